@@ -1,0 +1,91 @@
+// Package run is the life of one contained run: admit ▸ prepare ▸ start ▸ supervise ▸ collect ▸ retain ▸ tear down.
+//
+// It knows neither the client nor what the operation means. Every run ends in teardown with a receipt, whatever
+// failed before; what verified before a failure is kept and named in the error.
+package run
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"rea/evidence"
+	"rea/evidence/volume"
+	"rea/providers"
+	"rea/sandbox"
+)
+
+// Request asks for one operation of one provider on one target.
+type Request struct {
+	Provider  providers.Provider
+	Operation string
+	Params    jsontext.Value // what the worker gets: the operation's parameters plus the target's name
+	Target    *Target
+	Progress  func(Progress) // may be nil; called from one goroutine, must not block
+}
+
+// Progress is one observation of a run that goes on.
+type Progress struct {
+	Phase          string // queued, prepare, start, analyze, collect, retain, teardown, or the worker's own phase
+	Text           string // target text: escape it before showing it
+	Position       int    // place in the queue, 1 is next; 0 when not queued
+	Entries, Bytes int64
+}
+
+// Result is what came out of a completed run, verified and retained.
+type Result struct {
+	Payload evidence.Payload  // the normalized result, a blob of the store
+	Summary providers.Summary // what the operation's check learned
+	Raw     map[string]evidence.Blob
+	Files   map[string]evidence.Blob // content of files/, by path below it
+	Target  TargetDigest
+	Record  Record
+}
+
+// TargetDigest is the core's own digest of what was mounted, equal to the worker's.
+type TargetDigest struct {
+	Bound string // digest that both sides computed
+	File  string // SHA-256 of the bytes where the target is a file, "" for a directory
+	Size  int64  // bytes read
+}
+
+// Record is the run record: what stands beside Evidence and is not part of its identity.
+type Record struct {
+	RunID         string          `json:"run_id"`
+	Provider      string          `json:"provider"`
+	Operation     string          `json:"operation"`
+	Started       time.Time       `json:"started"`
+	Ended         time.Time       `json:"ended"`
+	Outcome       Outcome         `json:"outcome"`
+	WorkerVersion string          `json:"worker_version"`
+	WorkerSHA256  string          `json:"worker_sha256"`
+	Limits        sandbox.Limits  `json:"limits"`
+	Usage         sandbox.Usage   `json:"usage"`
+	Proof         sandbox.Proof   `json:"proof"`
+	Receipt       sandbox.Receipt `json:"receipt"`
+	Landlock      int             `json:"landlock"`
+	Volume        VolumeFacts     `json:"volume"`
+}
+
+// VolumeFacts is what the evidence volume held besides what was committed.
+type VolumeFacts struct {
+	Manifest volume.Outcome `json:"manifest"`
+	Unlisted []string       `json:"unlisted"` // entries that no manifest named, escaped, bounded
+}
+
+// Outcome is how a run ended, decided from our own journal first and the cgroup's counters second.
+type Outcome string
+
+// The closed set of outcomes.
+const (
+	Completed      Outcome = "completed"
+	Failed         Outcome = "failed"
+	Deadline       Outcome = "deadline"
+	Cancelled      Outcome = "cancelled"
+	MemoryLimit    Outcome = "memory-limit"
+	PIDsLimit      Outcome = "pids-limit"
+	OutputLimit    Outcome = "output-limit"
+	EvidenceLimit  Outcome = "evidence-limit"
+	Killed         Outcome = "killed"
+	Infrastructure Outcome = "infrastructure"
+)
