@@ -42,7 +42,7 @@ const RunUID = 10001
 type Spec struct {
 	ID       string   // run id: 16 lower-case hex digits, never reused
 	Image    Image    // what the root file system is, by digest
-	Args     []string // program and arguments; Args[0] is absolute
+	Args     []string // program and arguments; Args[0] is absolute; the driver puts --channel=… behind it (Channel)
 	Env      []string // the complete environment, NAME=value
 	User     User     // numeric, never 0 for static and engine runs
 	Targets  []Target // read-only mounts below TargetDir
@@ -58,6 +58,7 @@ type Spec struct {
 type Image struct {
 	Name       string                        // reference for people, "rea/static:<digest12>"
 	Digest     string                        // "sha256:<hex>": the image's config digest, what a run is started by
+	Manifest   string                        // "sha256:<hex>": the manifest digest, the ID in an engine that keeps images in containerd; "" if unknown
 	RootFS     string                        // oci driver: directory that holds the unpacked root file system
 	Archive    func() (io.ReadCloser, error) // docker driver: `docker load` archive, read only when the engine lacks Digest
 	HasWorker  bool                          // the worker is inside at WorkerPath; otherwise it is bound in from WorkerFile
