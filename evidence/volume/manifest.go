@@ -26,8 +26,18 @@ type Manifest struct {
 	Error         *Failure    `json:"error"`     // null unless Outcome is failed or cancelled
 	Target        *TargetSeen `json:"target"`    // null where the operation read no target
 	Files         []File      `json:"files"`     // everything else in the folder, sorted by Path
-	Exhausted     string      `json:"exhausted"` // "", "bytes" or "inodes": the volume was full
+	Exhausted     Quota       `json:"exhausted"` // the volume was full; Outcome is then failed or cancelled
 }
+
+// Quota names a quota of the volume.
+type Quota string
+
+// The quotas, and none.
+const (
+	ExhaustedNone   Quota = ""
+	ExhaustedBytes  Quota = "bytes"
+	ExhaustedInodes Quota = "inodes"
+)
 
 // Outcome is how the worker says that the call ended.
 type Outcome string
@@ -51,6 +61,7 @@ type Failure struct {
 type TargetSeen struct {
 	SHA256     string   `json:"sha256"`     // target digest, hex
 	Unreadable []string `json:"unreadable"` // paths below the target that the worker could not read, escaped, sorted
+	Omitted    int64    `json:"omitted"`    // how many more of them there were than are listed
 }
 
 // File names one file of the folder.
