@@ -1,0 +1,58 @@
+# rea: build, demonstrate, check. `make help` lists the targets.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
+# Static and reproducible: no C, no build paths, no host's VCS stamp inside.
+BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+WORKER  := images/worker/rea-worker
+TOOLS   := $(GO) tool -modfile=.ci/tools.mod
+
+.DEFAULT_GOAL := check
+.PHONY: help check build worker demo test setup race fuzz bench lint fmt vet generate clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: bin/rea ## build bin/rea, with the worker inside it
+
+# Go decides what is up to date; its cache makes an unchanged build cheap.
+.PHONY: bin/rea
+bin/rea: worker
+	@mkdir -p bin
+	$(BUILD) -o bin/rea ./cmd/rea
+
+worker: ## build the program that runs inside the containers
+	@$(BUILD) -o $(WORKER).new ./cmd/rea-worker
+	@if cmp -s $(WORKER).new $(WORKER); then rm $(WORKER).new; else mv $(WORKER).new $(WORKER); fi
+
+setup: ## install and start what runs need: container engine, OCI runtime
+	@deploy/bootstrap.sh
+
+demo: setup build ## set up, build, and compare two versions of a small application
+	@testdata/notes/demo.sh
+
+test: build ## set up, build, and run every test against the real engine and the real OCI runtime
+	@deploy/bootstrap.sh --tests
+	REA_TEST_REQUIRE=all $(GO) test -race -count=1 -timeout 20m ./...
+
+fuzz: ## fuzz every parser for a short while each (FUZZTIME=20s)
+	@.ci/fuzz $(or $(FUZZTIME),20s)
+
+bench: build ## measure what users wait for, each figure beside an alternative in the same run
+	@.ci/bench
+
+fmt: ## format
+	gofmt -w cmd orchestrator sandbox providers evidence images testdata
+
+vet: ## gofmt and go vet
+	@test -z "$$(gofmt -l cmd orchestrator sandbox providers evidence images testdata | tee /dev/stderr)"
+	$(GO) vet ./...
+
+lint: ## golangci-lint: staticcheck, layering and trust boundary (depguard), forbidden calls
+	$(TOOLS) golangci-lint run ./...
+
+check: build vet lint test ## the whole local check
+
+clean: ## remove what was built
+	rm -rf bin $(WORKER) $(WORKER).new
