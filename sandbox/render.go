@@ -143,6 +143,8 @@ func renderMounts(s Spec, h HostPaths) []specs.Mount {
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs",
 			Options: []string{"nosuid", "noexec", "strictatime", "mode=755", smallTmpfs}},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: with("ro")},
+		// Programs inside size their heaps by the limits that they read here.
+		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: with("ro")},
 		{Destination: EvidencePath, Type: "bind", Source: h.Evidence, Options: with("bind", "rprivate", "rw")},
 	}
 	if len(s.Targets) > 0 {
@@ -265,7 +267,7 @@ func (s Spec) checkMounts(h HostPaths) error {
 	if len(h.Targets) != len(s.Targets) {
 		return fmt.Errorf("%d targets have %d sources", len(s.Targets), len(h.Targets))
 	}
-	seen := map[string]bool{"/": true, "/proc": true, "/dev": true, "/sys": true, EvidencePath: true, TargetDir: true}
+	seen := map[string]bool{"/": true, "/proc": true, "/dev": true, "/sys": true, "/sys/fs/cgroup": true, EvidencePath: true, TargetDir: true}
 	claim := func(p string) error {
 		if !path.IsAbs(p) || path.Clean(p) != p || seen[p] {
 			return fmt.Errorf("mount destination %q is not a clean path of its own", p)
