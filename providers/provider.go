@@ -60,3 +60,13 @@ type Provider interface {
 	Manifest() Manifest
 	Operations() []Operation
 }
+
+// Find returns the operation of p by name.
+func Find(p Provider, name string) (Operation, bool) {
+	for _, op := range p.Operations() {
+		if op.Name == name {
+			return op, true
+		}
+	}
+	return Operation{}, false
+}

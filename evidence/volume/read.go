@@ -55,7 +55,7 @@ func Folder(seq uint64) string { return strconv.FormatUint(seq, 10) }
 // The error is a *fault.Error: evidence_integrity_mismatch with details reason and entry for what is refused or
 // differs, unreadable_output for a manifest that does not parse, and what create, the sink or the source itself failed
 // with. Contents is nil only when no manifest was verified; with an error it holds what verified before it.
-func Read(ctx context.Context, src Source, want Commit, create func(context.Context) (Sink, error), limits Limits) (*Contents, error) {
+func Read(ctx context.Context, src Source, want Commit, create func(ctx context.Context, name string) (Sink, error), limits Limits) (*Contents, error) {
 	manifest, err := readManifest(ctx, src, want, limits)
 	if err != nil {
 		return nil, readFault(want.Seq, ManifestName, err)
@@ -151,13 +151,13 @@ func (m *Manifest) within(l Limits) error {
 }
 
 // copyFile copies one file into a sink and commits it when size and digest are those of the manifest.
-func copyFile(ctx context.Context, src Source, seq uint64, f File, create func(context.Context) (Sink, error), buf []byte) (evidence.Blob, error) {
+func copyFile(ctx context.Context, src Source, seq uint64, f File, create func(ctx context.Context, name string) (Sink, error), buf []byte) (evidence.Blob, error) {
 	r, err := src.Open(ctx, Folder(seq)+"/"+f.Path, f.Size)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	sink, err := create(ctx)
+	sink, err := create(ctx, f.Path)
 	if err != nil {
 		return nil, err
 	}

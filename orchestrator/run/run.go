@@ -5,11 +5,13 @@
 package run
 
 import (
+	"context"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"rea/evidence"
+	"rea/evidence/target"
 	"rea/evidence/volume"
 	"rea/providers"
 	"rea/sandbox"
@@ -21,7 +23,16 @@ type Request struct {
 	Operation string
 	Params    jsontext.Value // what the worker gets: the operation's parameters plus the target's name
 	Target    *Target
-	Progress  func(Progress) // may be nil; called from one goroutine, must not block
+	Progress  func(Progress) // may be nil; called from one goroutine at a time, must not block
+	// File opens where one file below files/ of the volume goes to, by its name there. Nil means the store.
+	File func(ctx context.Context, name string) (volume.Sink, error)
+}
+
+// Target is what a run reads: mounts for the container, and the same descriptors for the core's own digest.
+type Target struct {
+	Path   string // canonical, for messages
+	Mounts []sandbox.Target
+	Roots  []target.Root
 }
 
 // Progress is one observation of a run that goes on.
