@@ -43,7 +43,17 @@ type Record struct {
 	Limitations      []string
 	Locations        []Location
 	Links            []string // evidence_links
+
+	// NoSubject is why there is no subject. It is not a member of the record: Seal puts it first among the
+	// limitations of a record without subject, or a fixed sentence where it is "".
+	NoSubject string
+
+	sealedID string // the ID that Seal or Parse computed
 }
+
+// Sealed reports whether the ID is the one that was computed when the record was finished. It does not see a later
+// change of another field; Verify does.
+func (r *Record) Sealed() bool { return r.ID != "" && r.ID == r.sealedID }
 
 // Subject is the artifact that a record is about. Name and LocalPath are for display: they are not part of identity.
 type Subject struct {
