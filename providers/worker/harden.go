@@ -125,7 +125,7 @@ func confine(o Options) int {
 		exe = "/proc/self/exe"
 	}
 	err = landlock.V11.BestEffort().Restrict(
-		landlock.RODirs(o.Target, "/proc").IgnoreIfMissing(),
+		landlock.RODirs(o.Target, "/proc/self").IgnoreIfMissing(),
 		landlock.ROFiles(exe).IgnoreIfMissing(),
 		landlock.RWDirs(o.Evidence, o.Scratch).IgnoreIfMissing(),
 		landlock.RWFiles(os.DevNull).IgnoreIfMissing(),

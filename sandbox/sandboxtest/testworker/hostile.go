@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"rea/evidence/volume"
+	"rea/providers/wire"
+)
+
+// kept holds what a behaviour must not give back.
+var kept [][]byte
+
+const evidenceDir = "/evidence" // sandbox.EvidencePath
+
+func (s step) folder() string { return filepath.Join(evidenceDir, volume.Folder(s.call.Seq)) }
+
+func (s step) file() string { return filepath.Join(s.folder(), volume.FilesDir, s.Path) }
+
+func eatMemory(_ context.Context, s step) error {
+	block, err := unix.Mmap(-1, 0, int(s.Bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(block); i += os.Getpagesize() {
+		block[i] = 1
+	}
+	kept = append(kept, block)
+	return nil
+}
+
+func fork(_ context.Context, s step) error {
+	r := report{}
+	for range s.Count {
+		if err := exec.Command("/proc/self/exe", "child", "sleep").Start(); err != nil {
+			r.Errno = errno(err)
+			break
+		}
+		r.Count++
+	}
+	s.report(r)
+	return nil
+}
+
+func fill(_ context.Context, s step) error {
+	for i := 0; ; i++ {
+		f, err := s.call.File("fill/" + strconv.Itoa(i))
+		if err != nil {
+			return err
+		}
+		if s.Op == "bytes" {
+			_, err = io.Copy(f, pattern{})
+		} else {
+			err = f.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func stderr(_ context.Context, s step) error {
+	_, err := io.CopyN(os.Stderr, pattern{}, s.Bytes)
+	return err
+}
+
+func hang(context.Context, step) error { select {} }
+
+func storm(_ context.Context, s step) error {
+	for i := int64(0); s.Count == 0 || i < s.Count; i++ {
+		p := &wire.Progress{Seq: s.call.Seq, Phase: "storm", Text: strings.Repeat("~", wire.MaxText), Entries: i}
+		if err := s.process.Channel().Send(wire.FromWorker{Progress: p}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func done(_ context.Context, s step) error {
+	return s.process.Channel().Send(wire.FromWorker{Done: &wire.Done{
+		Seq: s.call.Seq, ManifestSHA256: strings.Repeat("ab", 32), ManifestBytes: 2,
+	}})
+}
+
+func hello(_ context.Context, s step) error {
+	return s.process.Channel().Send(wire.FromWorker{Hello: &wire.Hello{Version: wire.Version}})
+}
+
+func tamper(_ context.Context, s step) error {
+	f, err := os.OpenFile(s.file(), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteAt([]byte{'y'}, 0)
+	return err
+}
+
+func replace(_ context.Context, s step) error {
+	name := s.file()
+	if s.Op == "hardlink" {
+		return os.Link(name, name+".second")
+	}
+	if s.Op == "setuid" {
+		return os.Chmod(name, 0o600|os.ModeSetuid)
+	}
+	if s.Op == "sparse" {
+		return os.Truncate(name, 1<<40)
+	}
+	if err := os.Remove(name); err != nil {
+		return err
+	}
+	switch s.Op {
+	case "missing":
+		return nil
+	case "symlink":
+		return os.Symlink("/evidence/nonce", name)
+	case "fifo":
+		return unix.Mkfifo(name, 0o600)
+	case "socket":
+		return unix.Mknod(name, unix.S_IFSOCK|0o600, 0)
+	}
+	return fmt.Errorf("cannot replace a file by %q", s.Op)
+}
+
+func litter(_ context.Context, s step) error {
+	for i := range s.Count {
+		if err := os.WriteFile(filepath.Join(s.folder(), fmt.Sprintf("litter\n%d", i)), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// swap flips a name for as long as the container lives.
+func swap(_ context.Context, s step) error {
+	name := s.file()
+	spare := name + ".kept"
+	if err := os.Rename(name, spare); err != nil {
+		return err
+	}
+	go func() {
+		for {
+			os.Link(spare, name)
+			os.Remove(name)
+			os.Symlink("/etc/hostname", name)
+			os.Remove(name)
+			unix.Mkfifo(name, 0o600)
+			os.Remove(name)
+			os.Rename(spare, name)
+			os.Rename(name, spare)
+		}
+	}()
+	return nil
+}
+
+func exit(_ context.Context, s step) error {
+	os.Exit(int(s.Count))
+	return nil
+}
+
+func panics(context.Context, step) error { panic("as the script says") }
+
+// orphan starts a child that starts a grandchild and ends; it returns when the grandchild lives.
+func orphan(_ context.Context, s step) error {
+	cmd := exec.Command("/proc/self/exe", "child", "parent")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	s.report(report{Data: strings.TrimSpace(line)})
+	return cmd.Wait()
+}
+
+func signals(_ context.Context, s step) error {
+	out, err := exec.Command("/proc/self/exe", "child", "signals").Output()
+	if err != nil {
+		return err
+	}
+	sent, err := strconv.ParseInt(string(out), 10, 64)
+	s.report(report{Count: sent})
+	return err
+}
+
+// child is what the processes do that behaviours start.
+func child(args []string) {
+	switch args[0] {
+	case "sleep":
+		select {}
+	case "parent":
+		grandchild := exec.Command("/proc/self/exe", "child", "holder")
+		grandchild.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		grandchild.Stdout = os.Stdout
+		if err := grandchild.Start(); err != nil {
+			fmt.Println(err)
+		}
+	case "holder":
+		fmt.Println("channels held:", grab("/proc/1/fd")+grab("/proc/self/fd"))
+		select {}
+	case "signals":
+		fmt.Print(signalAll())
+	}
+}
+
+// grab opens whatever is open in the process behind dir, for writing, and counts what it got besides files and
+// devices: pipes and sockets.
+func grab(dir string) int {
+	got := 0
+	for fd := range 256 {
+		f, err := unix.Open(filepath.Join(dir, strconv.Itoa(fd)), unix.O_RDWR|unix.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Fstat(f, &st) == nil && (st.Mode&unix.S_IFMT == unix.S_IFIFO || st.Mode&unix.S_IFMT == unix.S_IFSOCK) {
+			got++
+		}
+	}
+	return got
+}
+
+// signalAll sends PID 1 every signal that can be sent, many times over, and counts the kinds.
+func signalAll() int {
+	sent := 0
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if syscall.Kill(1, sig) == nil {
+			sent++
+		}
+		runtime.Gosched()
+	}
+	return sent
+}
