@@ -452,14 +452,39 @@ func (a *attempt) bindTarget(ctx context.Context, seen *volume.TargetSeen) (Targ
 			With("operation", a.req.Operation).With("reason", "no target digest")
 	case seen.SHA256 == d.Bound:
 		return d, nil
-	case len(seen.Unreadable) > 0:
-		// The worker may read less than the core: then the two trees differ by exactly these entries, which the result
-		// names, and whose absence has made its coverage unknown.
+	case len(seen.Unreadable) > 0 && a.agreesWithout(ctx, seen):
+		// The worker may read less than the core. What it could not read the result names, and its coverage is unknown.
+		d.Bound = seen.SHA256
 		return d, nil
 	}
 	return d, fault.New(fault.ArtifactChanged, "The target changed while it was read, or the container saw other bytes than the core.",
 		"Reopen the target and repeat the call when nothing writes to it.").
 		With("operation", a.req.Operation).With("boundary", "stable-artifact-read").With("path", a.req.Target.Path).With("reason", "digests differ")
+}
+
+// agreesWithout reads the target once more without what the worker could not read.
+func (a *attempt) agreesWithout(ctx context.Context, seen *volume.TargetSeen) bool {
+	roots := make([]target.Root, len(a.req.Target.Roots))
+	for i, root := range a.req.Target.Roots {
+		root.Unreadable = below(root.Name, len(roots) > 1, seen.Unreadable)
+		roots[i] = root
+	}
+	d, err := target.Hash(ctx, roots, nil)
+	return err == nil && d.SHA256 == seen.SHA256
+}
+
+// below selects the paths under a root; with several roots they carry its name in front.
+func below(name string, named bool, paths []string) []string {
+	if !named {
+		return paths
+	}
+	var out []string
+	for _, p := range paths {
+		if rest, ok := strings.CutPrefix(p, name+"/"); ok {
+			out = append(out, rest)
+		}
+	}
+	return out
 }
 
 // failed turns an error before the call into the caller's.
