@@ -26,23 +26,9 @@ type Analyzer interface {
 	Extract(ctx context.Context, path string, o ExtractOptions, progress func(run.Progress)) (*evidence.Record, error)
 	// Spooler keeps results that are assembled outside a container, such as a comparison.
 	Spooler() evidence.Spooler
-	// Ledger returns a new, empty ledger whose records the store keeps as long as the ledger's owner lives. It touches
-	// no disk before the first record. Close ends the leases.
-	Ledger() Ledger
-}
-
-// Ledger is the part of evidence.Ledger that a session uses.
-type Ledger interface {
-	// Record adds r; added is false for a duplicate.
-	Record(ctx context.Context, r *evidence.Record) (added bool, err error)
-	// Resolve finds a record, or fails as EvidenceReference with reason missing.
-	Resolve(id string) (*evidence.Record, error)
-	// All lists the records by evidence_id.
-	All() []*evidence.Record
-	// Len counts them.
-	Len() int
-	// Clear forgets them and ends their leases; the ledger stays usable.
-	Clear()
+	// Retainer returns the keeper of one session's records. It touches no disk before the first record, and stays
+	// usable after a Release.
+	Retainer() evidence.Retainer
 }
 
 // Identity is what a target turned out to be.

@@ -1,0 +1,274 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"rea/evidence"
+	"rea/evidence/fault"
+	"rea/orchestrator/catalog"
+	"rea/orchestrator/run"
+)
+
+// maxWork is the weight of all work that a session can own at once; whoever takes it whole has waited for the rest.
+const maxWork = 1 << 20
+
+// Options configure a session. Analyzer and Catalog are required.
+type Options struct {
+	Analyzer Analyzer
+	Catalog  *catalog.Catalog
+	Provider string // engine selector of the environment: "", auto or an id
+	Server   Server // what binary_session says about this program
+}
+
+// Session is the state of one connection. It is safe for concurrent use: analyses run side by side, transitions one
+// after the other. Close it when the connection ends.
+type Session struct {
+	analyzer Analyzer
+	catalog  *catalog.Catalog
+	provider string
+	server   Server
+	ledger   *evidence.Ledger
+
+	transition *semaphore.Weighted // held by an open or a close
+	work       *semaphore.Weighted // one for each call that may add records; whole for a close
+
+	mu     sync.Mutex
+	target *target
+}
+
+// target is the active target with the identity of its run.
+type target struct {
+	Identity
+	asked string // the path as the caller gave it, cleaned
+	runID string
+}
+
+// New returns a session with no target and an empty ledger.
+func New(o Options) *Session {
+	return &Session{
+		analyzer:   o.Analyzer,
+		catalog:    o.Catalog,
+		provider:   o.Provider,
+		server:     o.Server,
+		ledger:     evidence.NewLedger(o.Analyzer.Retainer()),
+		transition: semaphore.NewWeighted(1),
+		work:       semaphore.NewWeighted(maxWork),
+	}
+}
+
+// Close ends the session: it waits for what runs, until ctx ends, and lets go of the records. Cancel running calls
+// first where they should not be waited for.
+func (s *Session) Close(ctx context.Context) error { return s.CloseBinary(ctx) }
+
+// acquire waits for a semaphore as long as the caller does.
+func acquire(ctx context.Context, sem *semaphore.Weighted, n int64) error {
+	if err := sem.Acquire(ctx, n); err != nil {
+		return fault.From(context.Cause(ctx))
+	}
+	return nil
+}
+
+// enter begins work that may add records. The end function must be called. An analysis that needs the active target
+// waits for a transition that is under way and then gets its target, path for another.
+func (s *Session) enter(ctx context.Context, path string) (on string, end func(), err error) {
+	if path == "" {
+		if err := acquire(ctx, s.transition, 1); err != nil {
+			return "", nil, err
+		}
+		defer s.transition.Release(1)
+		t := s.active()
+		if t == nil {
+			return "", nil, noTarget()
+		}
+		path = t.Path
+	}
+	if err := acquire(ctx, s.work, 1); err != nil {
+		return "", nil, err
+	}
+	return path, func() { s.work.Release(1) }, nil
+}
+
+func (s *Session) active() *target {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.target
+}
+
+// retain puts a record into the ledger and returns it as it is kept. A call that was cancelled retains nothing more
+// and so never ends in success.
+func (s *Session) retain(ctx context.Context, r *evidence.Record) (*evidence.Record, error) {
+	if ctx.Err() != nil {
+		return nil, fault.From(context.Cause(ctx))
+	}
+	if _, err := s.ledger.Record(ctx, r); err != nil {
+		return nil, fault.From(err)
+	}
+	kept, err := s.ledger.Resolve(r.ID)
+	if err != nil {
+		return nil, fault.From(err)
+	}
+	return kept, nil
+}
+
+// Retain records Evidence that was made outside the session's own tools, such as a diagnostic that is too large to
+// deliver.
+func (s *Session) Retain(ctx context.Context, r *evidence.Record) (*evidence.Record, error) {
+	if err := acquire(ctx, s.work, 1); err != nil {
+		return nil, err
+	}
+	defer s.work.Release(1)
+	return s.retain(ctx, r)
+}
+
+// OpenInput is the input of open_binary.
+type OpenInput struct {
+	Path         string `json:"path"`
+	ProviderID   string `json:"provider_id"`
+	Architecture string `json:"architecture"`
+	Format       string `json:"format"`
+}
+
+// Target is what open_binary returns.
+type Target struct {
+	Path         string  `json:"path"`
+	Format       string  `json:"format"`
+	Kind         Kind    `json:"kind"`
+	SHA256       string  `json:"sha256"`
+	Architecture *string `json:"architecture"`
+}
+
+// OpenBinary makes a file or an application bundle the active target. Opening the active target again keeps its run;
+// a failed open keeps the target that was active. Retained records stay in every case.
+func (s *Session) OpenBinary(ctx context.Context, in OpenInput, progress func(run.Progress)) (Target, error) {
+	if err := s.selectProvider(in.ProviderID); err != nil {
+		return Target{}, err
+	}
+	if err := admitTarget(catalog.OpenBinary, in.Path); err != nil {
+		return Target{}, err
+	}
+	if err := acquire(ctx, s.transition, 1); err != nil {
+		return Target{}, err
+	}
+	defer s.transition.Release(1)
+	id, err := s.analyzer.Identify(ctx, in.Path, progress)
+	if err != nil {
+		return Target{}, fault.From(err)
+	}
+	if err := id.choose(in.Architecture, in.Format); err != nil {
+		return Target{}, err
+	}
+	if ctx.Err() != nil {
+		return Target{}, fault.From(context.Cause(ctx))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.target == nil || !s.target.same(id) {
+		s.target = &target{Identity: id, asked: filepath.Clean(in.Path), runID: newRunID()}
+	}
+	return s.target.result(), nil
+}
+
+// choose applies the caller's slice and format hint.
+func (id *Identity) choose(architecture, format string) error {
+	if architecture != "" && architecture != id.Architecture {
+		if !contains(id.Slices, architecture) {
+			return catalog.Reject(catalog.OpenBinary, catalog.Issue{Path: []any{"architecture"}, Reason: catalog.InvalidValue,
+				Expected: expectedSlices(id.Slices)})
+		}
+		id.Architecture = architecture
+	}
+	if format != "" && format != id.Format {
+		if id.Format != "file" && id.Format != "unknown" {
+			return catalog.Reject(catalog.OpenBinary, catalog.Issue{Path: []any{"format"}, Reason: catalog.InvalidValue,
+				Message: "The target's bytes say what it is; a format is accepted only for a raw image.", Expected: id.Format})
+		}
+		id.Format, id.Kind = format, Executable
+	}
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, have := range list {
+		if have == s {
+			return true
+		}
+	}
+	return false
+}
+
+func expectedSlices(slices []string) string {
+	if len(slices) == 0 {
+		return "no architecture: the target has one or none"
+	}
+	return fmt.Sprintf("one of: %v", slices)
+}
+
+func (t *target) same(id Identity) bool {
+	return t.Path == id.Path && t.SHA256 == id.SHA256 && t.Architecture == id.Architecture && t.Format == id.Format
+}
+
+func (t *target) result() Target {
+	return Target{t.Path, t.Format, t.Kind, t.SHA256, orNull(t.Architecture)}
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// selectProvider applies the selection policy. This build has no deep-analysis engine, so auto finds no candidate and
+// the target opens unbound, and every concrete id is unknown.
+func (s *Session) selectProvider(requested string) error {
+	if requested == "" {
+		requested = s.provider
+	}
+	if requested == "" || requested == "auto" {
+		return nil
+	}
+	return fault.New(fault.CapabilityUnavailable, fmt.Sprintf("There is no analysis provider with the id %q in this build.", requested),
+		"Leave provider_id out, or pass auto; binary_session lists the providers that can be chosen.").WithAll(fault.Details{
+		"operation": catalog.OpenBinary, "selection_reason": "unknown_provider", "requested_provider_id": requested,
+		"candidate_ids": []string{}, "rejections": []any{map[string]any{"provider_id": requested, "code": "unknown_provider",
+			"reason": "No provider has this id.", "diagnostics": map[string]any{}}},
+	})
+}
+
+// newRunID is a random UUID (RFC 9562, version 4).
+func newRunID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// CloseBinary waits for the session's work, closes the active target and forgets every record, also when no target is
+// open.
+func (s *Session) CloseBinary(ctx context.Context) error {
+	if err := acquire(ctx, s.transition, 1); err != nil {
+		return err
+	}
+	defer s.transition.Release(1)
+	if err := acquire(ctx, s.work, maxWork); err != nil {
+		return err
+	}
+	defer s.work.Release(maxWork)
+	s.mu.Lock()
+	s.target = nil
+	s.mu.Unlock()
+	if err := s.ledger.Clear(); err != nil {
+		return fault.From(err)
+	}
+	return nil
+}
+
+// timestamp is a time as the contract writes it: UTC with milliseconds.
+func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
