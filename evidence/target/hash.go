@@ -30,9 +30,23 @@ const (
 type Root struct {
 	Name string
 	File *os.File
-	// Unreadable lists paths below the root, escaped and sorted, that are taken as unreadable although this process may
-	// be able to read them: what the worker, as another user, could not read.
+	// Unreadable lists paths, as Digest.Unreadable has them, that are taken as unreadable although this process may be
+	// able to read them: what the worker, as another user, could not read.
 	Unreadable []string
+}
+
+// Names of the two parts of a target that is a file with a companion directory.
+const (
+	MainName      = "artifact"
+	CompanionName = "artifact.unpacked"
+)
+
+// Parts gives the roots of a target: main, and the companion directory that stands beside it, or nil.
+func Parts(main, companion *os.File) []Root {
+	if companion == nil {
+		return []Root{{File: main}}
+	}
+	return []Root{{Name: MainName, File: main}, {Name: CompanionName, File: companion}}
 }
 
 // Digest identifies a target.
@@ -213,8 +227,12 @@ func (p *pipeline) walk(r Root) {
 	defer close(p.work)
 	w := &walker{ctx: p.ctx, v: p, buf: make([]byte, direntBuffer)}
 	if len(r.Unreadable) > 0 {
+		prefix, closed := Escape(p.prefix), make(map[string]struct{}, len(r.Unreadable))
+		for _, path := range r.Unreadable {
+			closed[path] = struct{}{}
+		}
 		w.skip = func(path []byte) bool {
-			_, found := slices.BinarySearch(r.Unreadable, Escape(path))
+			_, found := closed[prefix+Escape(path)]
 			return found
 		}
 	}
@@ -258,7 +276,7 @@ func (p *pipeline) Special(path []byte, kind Kind) error {
 }
 
 // Unreadable implements Visitor.
-func (p *pipeline) Unreadable(path []byte) error { return p.add(&item{kind: 'u'}, path) }
+func (p *pipeline) Unreadable(path []byte, _ bool) error { return p.add(&item{kind: 'u'}, path) }
 
 // sum hashes the whole file and closes it. A file that gives more or fewer bytes than it said has changed. tell may be
 // nil; it gets the bytes of each read.

@@ -112,7 +112,7 @@ type Visitor interface {
 	// Special reports an entry that was not opened.
 	Special(path []byte, kind Kind) error
 	// Unreadable reports a file or directory that permissions keep closed. A directory's Dir is not called then.
-	Unreadable(path []byte) error
+	Unreadable(path []byte, dir bool) error
 }
 
 // Walk visits the tree below root (an open directory, O_PATH allowed), names sorted bytewise in each directory, a
@@ -283,7 +283,7 @@ func (w *walker) entry(dir int, name string, kind byte) error {
 // exchanged in between for anything else ends the walk. O_NONBLOCK keeps a FIFO that took the name from blocking.
 func (w *walker) open(dir int, name string, kind byte) error {
 	if w.skip != nil && w.skip(w.path) {
-		return w.v.Unreadable(w.path)
+		return w.v.Unreadable(w.path, kind == unix.DT_DIR)
 	}
 	flags := uint64(unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC)
 	if kind == unix.DT_DIR {
@@ -291,7 +291,7 @@ func (w *walker) open(dir int, name string, kind byte) error {
 	}
 	fd, err := openBeneath(dir, name, flags)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		return w.v.Unreadable(w.path)
+		return w.v.Unreadable(w.path, kind == unix.DT_DIR)
 	}
 	if err != nil {
 		return w.vanished(err)
