@@ -163,18 +163,16 @@ func bounded(what, s string, limit int) error {
 
 // Truncate cuts s to at most limit bytes at a character boundary and replaces what is not UTF-8.
 func Truncate(s string, limit int) string {
-	cut := func() {
-		if len(s) <= limit {
-			return
-		}
-		end := limit
-		for end > 0 && !utf8.RuneStart(s[end]) {
-			end--
-		}
-		s = s[:end]
+	s = cut(s, limit) // first, so that the replacement is done on a bounded text
+	return cut(strings.ToValidUTF8(s, "\uFFFD"), limit)
+}
+
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
 	}
-	cut() // first, so that the replacement is done on a bounded text
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	cut()
-	return s
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
 }

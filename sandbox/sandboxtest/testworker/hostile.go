@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -204,7 +205,7 @@ func signals(_ context.Context, s step) error {
 func child(args []string) {
 	switch args[0] {
 	case "sleep":
-		select {}
+		sleep()
 	case "parent":
 		grandchild := exec.Command("/proc/self/exe", "child", "holder")
 		grandchild.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -213,10 +214,17 @@ func child(args []string) {
 			fmt.Println(err)
 		}
 	case "holder":
-		fmt.Println("channels held:", grab("/proc/1/fd")+grab("/proc/self/fd"))
-		select {}
+		fmt.Println("channels held:", grab("/proc/1/fd")+grab("/proc/self/fd")-1) // its standard output is a pipe
+		sleep()
 	case "signals":
 		fmt.Print(signalAll())
+	}
+}
+
+// sleep never returns. An empty select would be a deadlock to the runtime.
+func sleep() {
+	for {
+		time.Sleep(time.Hour)
 	}
 }
 
