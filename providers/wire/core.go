@@ -231,7 +231,11 @@ func (r *reader) next() (m FromWorker, pass bool, err error) {
 	if m, err = decodeFromWorker(r.buf); err != nil {
 		return m, false, err
 	}
-	pass, err = r.order(m)
+	if pass, err = r.order(m); pass && m.Done != nil {
+		// An answer to a call is bounded by the calls: a long session of short calls is no flood.
+		r.frames.give(1)
+		r.bytes.give(float64(len(r.buf) + headerSize))
+	}
 	return m, pass, err
 }
 
@@ -294,3 +298,5 @@ func (b *bucket) take(now time.Time, n float64) bool {
 	b.tokens -= n
 	return true
 }
+
+func (b *bucket) give(n float64) { b.tokens = min(b.burst, b.tokens+n) }

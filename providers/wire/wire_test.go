@@ -296,6 +296,30 @@ func TestTime(t *testing.T) {
 				t.Errorf("got %v after %+v, want a flood at frame %d", err, core.Counters(), FloodFrames+1)
 			}
 		},
+		"a session of many short calls is no flood": func(t *testing.T, core *Conn, end net.Conn) {
+			worker := NewWorker(end, end)
+			go func() {
+				worker.Send(FromWorker{Hello: &Hello{Version: Version}})
+				for {
+					m, err := worker.Next()
+					if err != nil {
+						return
+					}
+					worker.Send(FromWorker{Done: &Done{Seq: m.Call.Seq, ManifestSHA256: digestA, ManifestBytes: 1}})
+				}
+			}()
+			if _, err := core.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for seq := range uint64(FloodFrames + 10) {
+				if err := core.Send(call(seq)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := core.Next(t.Context()); err != nil {
+					t.Fatalf("call %d: %v", seq, err)
+				}
+			}
+		},
 		"a context that ends leaves the channel usable": func(t *testing.T, core *Conn, worker net.Conn) {
 			cause := errors.New("enough")
 			ctx, cancel := context.WithCancelCause(t.Context())
