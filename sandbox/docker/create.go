@@ -78,7 +78,7 @@ func (b *box) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := order{spec: b.spec, imageID: image.ID, imageEnv: image.Config.Env, mounts: mounts, labels: b.labels()}
+	o := order{spec: b.spec, imageID: image.ID, imageEnv: image.Config.Env, mounts: mounts, labels: b.labels(image.Config.Labels)}
 	if b.group != nil {
 		o.parent = b.group.Path()
 	}
@@ -115,18 +115,21 @@ func (b *box) chooseUser() error {
 	return nil
 }
 
-func (b *box) labels() map[string]string {
-	labels := maps.Clone(b.spec.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+// labels are what the image, the Spec and this package say, the later over the earlier: the engine adds an image's
+// own labels in any case, so they are asked for.
+func (b *box) labels(image map[string]string) map[string]string {
+	labels := map[string]string{}
+	maps.Copy(labels, image)
+	maps.Copy(labels, b.spec.Labels)
 	labels[sandbox.LabelRun], labels[sandbox.LabelOwner], labels[sandbox.LabelState] = b.spec.ID, b.own.ID(), b.own.StateID()
 	return labels
 }
 
 // makeDirectory makes the run's directory; the journal writes and confirms its entry itself.
 func (b *box) makeDirectory() (err error) {
-	b.dir, err = b.own.RunDir(b.spec.ID)
+	if b.dir, err = b.own.RunDir(b.spec.ID); err == nil {
+		b.made = append(b.made, sandbox.Resource{Kind: sandbox.KindRunDirectory, Name: b.dir})
+	}
 	return err
 }
 
@@ -284,7 +287,7 @@ func (b *box) makeVolume(ctx context.Context) error {
 	uid, gid := b.hostUser()
 	v := b.spec.Evidence
 	want := dockervolume.CreateOptions{
-		Name: b.volume, Driver: "local", Labels: b.labels(),
+		Name: b.volume, Driver: "local", Labels: b.labels(nil),
 		DriverOpts: map[string]string{
 			"type": "tmpfs", "device": "tmpfs",
 			"o": fmt.Sprintf("size=%d,nr_inodes=%d,uid=%d,gid=%d,mode=0700,nosuid,nodev,noexec", v.Bytes, v.Inodes, uid, gid),
