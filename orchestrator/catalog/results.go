@@ -1,16 +1,10 @@
 package catalog
 
+import "rea/evidence"
+
 // Shapes of results. They follow the Evidence, artifact and session contracts field by field.
 
-var (
-	architectures = []string{"x86", "x86_64", "arm", "arm64", "mips"}
-
-	// formats is the subject's format vocabulary: the Evidence contract's list and the additions of the artifact
-	// contract.
-	formats = []string{"hopper", "analysis-database", "mach-o", "mach-o-universal", "elf", "pe", "dos-mz", "dos-com", "zip", "ipa",
-		"apk", "hap", "msix", "appx", "asar", "dmg", "pkg", "plist", "entitlements", "javascript", "javascript-bundle", "source-map",
-		"directory", "file", "unknown", "tar", "gzip", "bzip2", "xz", "zstd", "ar", "deb", "rpm", "7z", "iso9660", "squashfs"}
-)
+var architectures = []string{"x86", "x86_64", "arm", "arm64", "mips"}
 
 // result wraps what a session tool returns.
 func result(s *Shape) *Shape { return object("The answer.", need("result", s)) }
@@ -43,7 +37,7 @@ func subject() *Shape {
 	return object("The artifact that the record is about.",
 		need("name", name("Name for display.")),
 		need("digest", object("Identity of the bytes.", need("sha256", sha("SHA-256.")))),
-		need("format", oneOf("Recognised format.", formats...)),
+		need("format", oneOf("Recognised format.", evidence.Formats...)),
 		need("architecture", architecture()),
 		need("local_path", text("Path for display.")))
 }
@@ -123,7 +117,7 @@ func evidenceInput() *Shape {
 func targetProperties() []Property {
 	return []Property{
 		need("path", text("Canonical path.")),
-		need("format", oneOf("Recognised format.", formats...)),
+		need("format", oneOf("Recognised format.", evidence.Formats...)),
 		need("kind", oneOf("What can be done with it.", "executable", "database", "archive", "artifact")),
 		need("sha256", sha("SHA-256 of a file's bytes; of a bundle, the digest of its tree.")),
 		need("architecture", architecture()),
@@ -307,7 +301,7 @@ func bundleSummary() *Shape {
 func manifest() *Shape {
 	return object("Identity of the whole inventory.",
 		need("manifest_id", id("agm_", "Id.")), need("root_artifact_id", id("art_", "Root content.")), need("root_sha256", sha("Root digest.")),
-		need("root_format", oneOf("Root format.", formats...)), need("graph_sha256", sha("Digest of the graph.")),
+		need("root_format", oneOf("Root format.", evidence.Formats...)), need("graph_sha256", sha("Digest of the graph.")),
 		need("node_count", count("Distinct contents.")), need("occurrence_count", count("Places.")), need("edge_count", count("Relations.")))
 }
 
@@ -330,7 +324,7 @@ func inventory() *Shape {
 
 func node() *Shape {
 	return object("One content.",
-		need("artifact_id", id("art_", "Id.")), need("format", oneOf("Format of the bytes.", formats...)), need("sha256", sha("SHA-256.")),
+		need("artifact_id", id("art_", "Id.")), need("format", oneOf("Format of the bytes.", evidence.Formats...)), need("sha256", sha("SHA-256.")),
 		need("size", count("Bytes.")), need("media_type", orNull(text("Media type."))), need("architecture", orNull(text("Processor."))),
 		need("content_state", oneOf("Where the bytes are.", "materialized", "embedded", "virtual")), need("limitations", texts("Limitations.")))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"rea/evidence"
 	"rea/evidence/fault"
 )
 
@@ -27,17 +28,17 @@ type Issue struct {
 	Maximum  *int64 `json:"maximum,omitzero"`
 }
 
-// Reason says what kind of problem an Issue is.
-type Reason string
+// Reason says what kind of problem an Issue is. The vocabulary is that of Evidence, which is an input too.
+type Reason = evidence.Reason
 
 // The closed set of reasons.
 const (
-	UnknownArgument Reason = "unknown_argument"
-	MissingArgument Reason = "missing_argument"
-	InvalidType     Reason = "invalid_type"
-	OutOfRange      Reason = "out_of_range"
-	InvalidValue    Reason = "invalid_value"
-	InvalidFormat   Reason = "invalid_format"
+	UnknownArgument = evidence.UnknownArgument
+	MissingArgument = evidence.MissingArgument
+	InvalidType     = evidence.InvalidType
+	OutOfRange      = evidence.OutOfRange
+	InvalidValue    = evidence.InvalidValue
+	InvalidFormat   = evidence.InvalidFormat
 )
 
 // Reject is the error for an input of operation that breaks its contract.
@@ -48,6 +49,21 @@ func Reject(operation string, issues ...Issue) *fault.Error {
 	}
 	return fault.New(fault.InvalidRequest, operation+" rejected its input: "+strings.Join(fields, ", ")+".",
 		"Correct the listed fields and call again.").With("operation", operation).With("issues", issues)
+}
+
+// RejectEvidence is the error for an Evidence argument at path of an operation that does not parse: what its shape
+// lacks is named below path, and another failure is returned as it is.
+func RejectEvidence(operation string, path string, err error) *fault.Error {
+	f := fault.From(err)
+	found, ok := f.Details["issues"].([]evidence.Issue)
+	if f.Code != fault.InvalidRequest || !ok {
+		return f
+	}
+	issues := make([]Issue, len(found))
+	for i, e := range found {
+		issues[i] = Issue{Path: append([]any{path}, e.Path...), Reason: e.Reason, Message: e.Message, Expected: e.Expected}
+	}
+	return Reject(operation, issues...)
 }
 
 func fieldName(path []any) string {

@@ -24,6 +24,7 @@ const (
 	methodDiscover    = "server/discover"
 	methodListTools   = "tools/list"
 	methodListPrompts = "prompts/list"
+	methodGetPrompt   = "prompts/get"
 	methodCallTool    = "tools/call"
 	methodCancelled   = "notifications/cancelled"
 	methodProgress    = "notifications/progress"
@@ -357,10 +358,15 @@ func (c *conn) progress(cl *call, number int, text string) {
 	})
 }
 
-// frame writes one frame as a whole. The first failure breaks the output for good: half a frame cannot be taken back.
+// frame writes one frame as a whole, and nothing after Close. The first failure breaks the output for good: half a frame cannot be taken back.
 func (c *conn) frame(put func(*bufio.Writer) error) error {
 	c.out.Lock()
 	defer c.out.Unlock()
+	select {
+	case <-c.closed:
+		return io.ErrClosedPipe // Serve has returned, or is about to: the output is no longer ours
+	default:
+	}
 	err := put(c.writer)
 	if err == nil {
 		err = c.writer.Flush()

@@ -50,7 +50,7 @@ type message struct {
 	ID     jsontext.Value // nil where absent
 	Method string
 	Params jsontext.Value // nil where absent or null
-	Reply  bool           // a response, or nothing that has a method
+	Reply  bool           // a response
 }
 
 // wireError is an error of the protocol, not of a tool.
@@ -96,7 +96,11 @@ func parseMessage(line []byte) (message, *wireError) {
 	}
 	method, named := members["method"]
 	if !named {
-		m.Reply = true
+		_, result := members["result"]
+		_, failure := members["error"]
+		if m.Reply = result || failure; !m.Reply {
+			return m, invalidRequest("a message has a method, a result or an error")
+		}
 		return m, nil
 	}
 	name, err := jsontext.AppendUnquote(nil, method)

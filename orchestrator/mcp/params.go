@@ -18,6 +18,7 @@ var paramShapes = map[string]*catalog.Shape{
 	// A list comes in one reply: no cursor was ever given out.
 	methodListTools:   openParams(noCursor, meta),
 	methodListPrompts: openParams(noCursor, meta),
+	methodGetPrompt:   openParams(catalog.Property{Name: "name", Shape: &catalog.Shape{Types: []string{catalog.String}}}, meta),
 	methodCallTool:    openParams(catalog.Property{Name: "name", Shape: &catalog.Shape{Types: []string{catalog.String}}}, meta),
 }
 
