@@ -79,21 +79,23 @@ func (d *Driver) Sweep(ctx context.Context, dead *journal.Dead) (sandbox.Receipt
 	return total, incomplete(total)
 }
 
-// ours groups the entries of the runs that this driver made. A run's directory carries no driver's mark and goes with
-// the rest of its run; alone, it is left to the oci driver, which needs no engine.
+// ours groups by run the entries of the runs that no other driver has a part in. A run's directory carries no driver's
+// mark, so a run of which nothing else was made yet is anybody's.
 func ours(entries []journal.Entry) [][]journal.Entry {
-	runs, mine := map[string][]journal.Entry{}, map[string]bool{}
+	runs, foreign := map[string][]journal.Entry{}, map[string]bool{}
 	var order []string
 	for _, e := range entries {
 		if _, known := runs[e.Run]; !known {
 			order = append(order, e.Run)
 		}
 		runs[e.Run] = append(runs[e.Run], e)
-		mine[e.Run] = mine[e.Run] || e.Detail[driverKey] == driverName
+		if by := e.Detail[driverKey]; by != driverName && (by != "" || e.Kind != sandbox.KindRunDirectory) {
+			foreign[e.Run] = true
+		}
 	}
 	var list [][]journal.Entry
 	for _, run := range order {
-		if mine[run] {
+		if !foreign[run] {
 			list = append(list, runs[run])
 		}
 	}
