@@ -90,7 +90,7 @@ func DecodeManifest(raw []byte) (*Manifest, error) {
 	case errors.As(err, &refusal):
 		return nil, readFault(m.Seq, refusal.Name, refusal)
 	case err == nil:
-		err = canonical(raw)
+		err = m.canonical(raw)
 	}
 	if err == nil {
 		err = m.consistent()
@@ -103,14 +103,14 @@ func DecodeManifest(raw []byte) (*Manifest, error) {
 	return &m, nil
 }
 
-// canonical reports whether raw is the RFC 8785 form of its value.
-func canonical(raw []byte) error {
-	v := jsontext.Value(bytes.Clone(raw))
-	if err := v.Canonicalize(); err != nil {
+// canonical reports whether raw is exactly how the manifest is encoded: RFC 8785, every member present.
+func (m *Manifest) canonical(raw []byte) error {
+	again, err := m.Encode()
+	if err != nil {
 		return err
 	}
-	if !bytes.Equal(v, raw) {
-		return errors.New("not in canonical form")
+	if !bytes.Equal(again, raw) {
+		return errors.New("not in canonical form, or a member is missing")
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"rea/evidence"
 	"rea/evidence/fault"
@@ -204,6 +205,7 @@ func readFault(seq uint64, entry string, err error) error {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &refusal):
+		entry = strings.TrimPrefix(refusal.Name, Folder(seq)+"/")
 		return fault.New(fault.EvidenceIntegrityMismatch,
 			fmt.Sprintf("What the container left is not what its worker committed to: %s of call %d.", Escape(entry), seq),
 			"Repeat the call; if it fails again, treat the target as hostile to its analysis and report it.").
