@@ -42,7 +42,8 @@ type Needs struct {
 type Operation struct {
 	Name string
 	// Check reads the result as a stream, once, in canonical form, and refuses what the operation's contract does not
-	// allow. It returns what the core needs to know of it. It must hold no more in memory than one element.
+	// allow. It returns what the core needs to know of it. It holds one element in memory at a time; what it keeps
+	// beyond that is bounded and stated by the operation.
 	Check func(ctx context.Context, result io.Reader, params jsontext.Value) (Summary, error)
 }
 
@@ -53,6 +54,7 @@ type Summary struct {
 	RootSHA256   string   // the digest that the result claims for its subject
 	Limitations  []string // of the record
 	Locations    []evidence.Location
+	Detail       any // what the operation's own package wants to know further, such as artifact.Inventory
 }
 
 // Provider is the core side of a provider.

@@ -392,7 +392,8 @@ func (b *Builder) SetFormat(ref Ref, f Format) {
 	r.kind = uint8(index(kinds, kind))
 }
 
-// SetHashStatus overrides what follows from content and declared digest, where bytes were read and do not count.
+// SetHashStatus overrides what follows from content and declared digest. An entry that is then neither verified nor
+// mismatched has no content, even if some was set: its bytes were read and do not count. A directory's is fixed.
 func (b *Builder) SetHashStatus(ref Ref, s HashStatus) {
 	r := b.row(ref)
 	r.status = uint8(max(index(hashStatuses, s), 0))

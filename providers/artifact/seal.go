@@ -58,17 +58,7 @@ func (b *Builder) settle() error {
 		return mistake("the root's content was never set")
 	}
 	for i := range b.rows.len() {
-		r := b.rows.at(i)
-		status := HashUnavailable
-		switch {
-		case r.has(flagContent) || r.kindOfEntry() == EntryDirectory:
-			status = HashVerified
-		case r.kindOfEntry() == EntrySymlink:
-			status = HashNotHashed
-		}
-		if !r.has(flagStatus) {
-			r.status = uint8(index(hashStatuses, status))
-		}
+		b.rows.at(i).settle()
 	}
 	for _, d := range b.declared {
 		if r := b.row(d.ref); r.has(flagContent) && r.content != d.SHA256 && !r.has(flagStatus) {
@@ -76,6 +66,25 @@ func (b *Builder) settle() error {
 		}
 	}
 	return nil
+}
+
+func (r *row) settle() {
+	status := HashUnavailable
+	switch {
+	case r.kindOfEntry() == EntryDirectory:
+		status = HashVerified
+		r.flags &^= flagStatus
+	case r.has(flagContent):
+		status = HashVerified
+	case r.kindOfEntry() == EntrySymlink:
+		status = HashNotHashed
+	}
+	if !r.has(flagStatus) {
+		r.status = uint8(index(hashStatuses, status))
+	}
+	if s := hashStatuses[r.status]; s != HashVerified && s != HashMismatched {
+		r.flags &^= flagContent
+	}
 }
 
 // sort orders the occurrences.
