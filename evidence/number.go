@@ -70,8 +70,8 @@ func appendFloat(dst []byte, f float64) []byte {
 		return strconv.AppendFloat(dst, f, 'f', -1, 64)
 	}
 	dst = strconv.AppendFloat(dst, f, 'e', -1, 64)
-	// strconv writes at least two digits of exponent, ECMAScript only those it needs.
-	if n := len(dst); dst[n-2] == '0' {
+	// strconv writes at least two digits of exponent, ECMAScript only those it needs; above zero there are two.
+	if n := len(dst); dst[n-2] == '0' && dst[n-3] == '-' {
 		dst = append(dst[:n-2], dst[n-1])
 	}
 	return dst
