@@ -421,15 +421,18 @@ func (s *scan) readStatus() error {
 }
 
 func (s *scan) readLimitations() error {
-	total := 0
+	total, most, bytes := 0, MaxLimitations, 2*MaxLimitationBytes // twice, for escapes
+	if !s.rule.own {
+		most, bytes = 2*most+16, 2*bytes+4096 // a comparison repeats those of both sides
+	}
 	return s.list("limitations", "", func(i int64, _ []byte, c *cursor) error {
 		quoted := c.string()
 		if !c.ok() {
 			return nil
 		}
 		total += len(quoted)
-		if i >= MaxLimitations || total > 2*MaxLimitationBytes {
-			return wrong("there are more limitations than %d, or than %d bytes", MaxLimitations, 2*MaxLimitationBytes)
+		if i >= int64(most) || total > bytes {
+			return wrong("there are more limitations than %d, or than %d bytes", most, bytes)
 		}
 		s.inv.Limitations = append(s.inv.Limitations, string(unquote(nil, quoted)))
 		return nil
