@@ -118,6 +118,9 @@ func TestDepth(t *testing.T) {
 	if _, err := NewPayload([]byte(in)); err == nil {
 		t.Error("a payload of 1000 objects does not fit into a record, but is taken")
 	}
+	if _, err := NewPayloadChecker().Write([]byte(in)); err == nil {
+		t.Error("the checker of payloads takes it")
+	}
 }
 
 func TestCanonicalOfGoValues(t *testing.T) {

@@ -61,6 +61,10 @@ const (
 // NewChecker returns a Checker for one value.
 func NewChecker() *Checker { return &Checker{} }
 
+// NewPayloadChecker returns a Checker for a value that becomes a payload: as a member of a record its depth counts
+// from level 1.
+func NewPayloadChecker() *Checker { return &Checker{base: 1} }
+
 // CheckCanonical reads r to its end and verifies its form. The error is a *SyntaxError, or the reader's.
 func CheckCanonical(r io.Reader) error {
 	c := NewChecker()

@@ -310,8 +310,7 @@ func (p *parser) payload(v *valueReader) (Payload, error) {
 }
 
 func (p *parser) stream(r io.Reader) (Payload, error) {
-	check := NewChecker()
-	check.base = 1
+	check := NewPayloadChecker()
 	payload, err := p.sp.Spool(p.ctx, func(w io.Writer) error {
 		if _, err := io.Copy(io.MultiWriter(check, w), r); err != nil {
 			return err

@@ -18,7 +18,7 @@ type Memory struct{}
 // Spool implements Spooler.
 func (Memory) Spool(ctx context.Context, write func(w io.Writer) error) (Payload, error) {
 	var b bytes.Buffer
-	check := NewChecker()
+	check := NewPayloadChecker()
 	if err := write(ContextWriter(ctx, io.MultiWriter(&b, check))); err != nil {
 		return Payload{}, err
 	}

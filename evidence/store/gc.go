@@ -48,6 +48,7 @@ type item struct {
 	path  string
 	size  int64 // on disk
 	mtime time.Time
+	info  fs.FileInfo
 }
 
 type record struct {
@@ -79,8 +80,7 @@ type collector struct {
 // younger than the grace is removed. Only one collection runs at a time; a second one returns at once, Busy. A dry
 // run removes nothing and reports what would go.
 func (s *Store) GC(ctx context.Context, dryRun bool) (Report, error) {
-	c := &collector{store: s, dry: dryRun, cutoff: time.Now().Add(-s.o.Grace), blobs: map[string]*content{}, runs: map[string]*item{}}
-	c.report = Report{DryRun: dryRun, Floor: s.o.Floor, Ceiling: s.o.Ceiling, FreeTarget: s.o.FreeTarget}
+	c := newCollector(s, dryRun)
 	f, err := os.OpenFile(filepath.Join(s.dir, gcLockName), os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return c.report, storage("collect", err)
@@ -96,6 +96,17 @@ func (s *Store) GC(ctx context.Context, dryRun bool) (Report, error) {
 	err = c.collect(ctx)
 	c.report.After = c.report.Before - c.report.Freed
 	return c.report, storage("collect", err)
+}
+
+func newCollector(s *Store, dry bool) *collector {
+	return &collector{
+		store:  s,
+		dry:    dry,
+		cutoff: time.Now().Add(-s.o.Grace),
+		blobs:  map[string]*content{},
+		runs:   map[string]*item{},
+		report: Report{DryRun: dry, Floor: s.o.Floor, Ceiling: s.o.Ceiling, FreeTarget: s.o.FreeTarget},
+	}
 }
 
 func (c *collector) collect(ctx context.Context) error {
@@ -228,7 +239,7 @@ func lookAt(path string) (item, error) {
 		return item{}, err
 	}
 	size := max(info.Size(), info.Sys().(*syscall.Stat_t).Blocks*blockSize)
-	return item{path: path, size: size, mtime: info.ModTime()}, nil
+	return item{path: path, size: size, mtime: info.ModTime(), info: info}, nil
 }
 
 func (c *collector) addBlob(name string, it item) error {
@@ -339,13 +350,9 @@ func (c *collector) gain(r *record) int64 {
 }
 
 // removeRecord removes a record before its content, so that a kill in between leaves content without record and
-// never the reverse. It asks the leases again: one may have listed the record since.
+// never the reverse.
 func (c *collector) removeRecord(r *record) (gone bool, err error) {
 	err = c.locked(func() error {
-		leased, _, err := c.store.leased(true)
-		if err != nil || leased[r.id] {
-			return err
-		}
 		if gone, err = c.removeLocked(r.item); err != nil || !gone || r.run == nil {
 			return err
 		}
@@ -387,14 +394,15 @@ func (c *collector) remove(it item) (gone bool, err error) {
 	return gone, err
 }
 
-// removeLocked removes a file that is old and was not touched since the scan: whoever publishes content that is
-// already there, or a record that names it, touches it under the lock.
+// removeLocked removes a file that is old and still the one of the scan. Whoever publishes content that is already
+// there, or a record that names it, touches it under the lock; a record that is retained again is a new file. So
+// what a lease has listed since the scan is not removed either.
 func (c *collector) removeLocked(it item) (bool, error) {
 	now, err := lookAt(it.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if err != nil || !now.mtime.Equal(it.mtime) || !now.mtime.Before(c.cutoff) {
+	if err != nil || !os.SameFile(now.info, it.info) || !now.mtime.Equal(it.mtime) || !now.mtime.Before(c.cutoff) {
 		return false, err
 	}
 	if !c.dry {

@@ -154,7 +154,7 @@ func touch(path string) error { return os.Chtimes(path, time.Time{}, time.Now())
 // damaged is the failure of content that is not what its name says.
 func damaged(what, reason string) *fault.Error {
 	return fault.New(fault.EvidenceIntegrityMismatch, fmt.Sprintf("The Evidence store holds a damaged %s: %s.", what, reason),
-		"Run the producer again; rea gc --verify names everything that is damaged.").With("reason", reason)
+		"Run the producer again. If it happens again, check the disk and delete the store; it holds nothing but results.").With("reason", reason)
 }
 
 // Blob returns stored content by its digest. It compares no content, only (on Open) the size.

@@ -125,7 +125,7 @@ func publish(f *os.File, path string) error {
 func (s *Store) Spool(ctx context.Context, write func(w io.Writer) error) (evidence.Payload, error) {
 	sp := &spool{ctx: ctx, store: s}
 	defer sp.abort()
-	check := evidence.NewChecker()
+	check := evidence.NewPayloadChecker()
 	if err := write(io.MultiWriter(check, sp)); err != nil {
 		return evidence.Payload{}, err
 	}
