@@ -120,13 +120,9 @@ func confine(o Options) int {
 	if err != nil || abi <= 0 {
 		return 0
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		exe = "/proc/self/exe"
-	}
-	err = landlock.V11.BestEffort().Restrict(
-		landlock.RODirs(o.Target, "/proc/self").IgnoreIfMissing(),
-		landlock.ROFiles(exe).IgnoreIfMissing(),
+	err = landlock.V11.BestEffort().RestrictPaths(
+		landlock.RODirs(append([]string{o.Target, "/proc/self"}, o.Readable...)...).IgnoreIfMissing(),
+		landlock.ROFiles("/proc/self/exe").IgnoreIfMissing(),
 		landlock.RWDirs(o.Evidence, o.Scratch).IgnoreIfMissing(),
 		landlock.RWFiles(os.DevNull).IgnoreIfMissing(),
 	)

@@ -45,7 +45,8 @@ type Providers map[string]map[string]Handler
 
 // Options configure a worker. The zero value is right for a container.
 type Options struct {
-	Version string // build version, for the hello
+	Version  string   // build version, for the hello
+	Readable []string // directories that handlers and their children read and execute from, besides the target
 
 	// Directories other than those of a container, for tests; "" is the container's own.
 	Target, Evidence, Scratch string
