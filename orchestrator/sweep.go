@@ -49,6 +49,7 @@ func sweepOwner(ctx context.Context, d *journal.Dead, drivers []sandbox.Runtime)
 			s.Reason = receipt.Reason
 		}
 	}
+	sweepStaging(d, &s)
 	s.Held = len(d.Held())
 	if err := d.Finish(); err != nil {
 		if s.Reason == "" {
@@ -80,6 +81,25 @@ func (h *Host) sweepRegularly(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+	}
+}
+
+// sweepStaging removes the staging directories that a dead owner's extractions left.
+func sweepStaging(d *journal.Dead, s *Swept) {
+	for _, e := range d.Entries() {
+		if e.Kind != kindStaging {
+			continue
+		}
+		resource := sandbox.Resource{Kind: e.Kind, Name: e.Name}
+		s.Made = append(s.Made, resource)
+		err := removeStaging(e.Name)
+		if err == nil {
+			err = d.Gone(e)
+		}
+		if err != nil {
+			s.Remains = append(s.Remains, resource)
+			s.Reason = err.Error()
 		}
 	}
 }

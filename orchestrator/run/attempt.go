@@ -378,7 +378,12 @@ func unlisted(ctx context.Context, src volume.Source, contents *volume.Contents)
 func (a *attempt) retain(ctx context.Context, c *volume.Contents, whole bool) (*Result, error) {
 	a.report(Progress{Phase: "retain"})
 	a.record.Volume.Manifest = c.Manifest.Outcome
-	result := &Result{Files: map[string]evidence.Blob{}, Raw: map[string]evidence.Blob{}}
+	result := &Result{Files: map[string]evidence.Blob{}, Raw: map[string]evidence.Blob{}, Verified: map[string]volume.File{}}
+	for _, f := range c.Manifest.Files {
+		if c.Files[f.Path] != nil {
+			result.Verified[f.Path] = f
+		}
+	}
 	for name, blob := range c.Files {
 		if rest, ok := strings.CutPrefix(name, volume.FilesDir+"/"); ok {
 			result.Files[rest] = blob

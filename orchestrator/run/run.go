@@ -49,8 +49,10 @@ type Result struct {
 	Summary providers.Summary // what the operation's check learned
 	Raw     map[string]evidence.Blob
 	Files   map[string]evidence.Blob // content of files/, by path below it
-	Target  TargetDigest
-	Record  Record
+	// Verified has size and digest of everything that was copied out of the volume, by path in the call's folder.
+	Verified map[string]volume.File
+	Target   TargetDigest
+	Record   Record
 }
 
 // TargetDigest is the core's own digest of what was mounted, equal to the worker's.

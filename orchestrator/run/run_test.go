@@ -30,79 +30,78 @@ var ok = map[string]string{volume.ResultName: `{"ok":true}`}
 func TestOutcomes(t *testing.T) {
 	tests := []struct {
 		name    string
-		runtime fakeRuntime
+		runtime *fakeRuntime
 		adjust  func(*Request)
 		code    fault.Code // "" for success
 		outcome Outcome
 	}{
-		{name: "completed", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) { w.seal(c, nil, ok) }}, outcome: Completed},
-		{name: "failed with the worker's own error", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
+		{name: "completed", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) { w.seal(c, nil, ok) }}, outcome: Completed},
+		{name: "failed with the worker's own error", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
 			w.seal(c, func(m *volume.Manifest) {
 				m.Outcome = volume.Failed
 				m.Error = &volume.Failure{Code: fault.UnsupportedTarget, Message: "not a zip", Action: "give a zip"}
 			}, nil)
 		}}, code: fault.UnsupportedTarget, outcome: Failed},
-		{name: "a code that the taxonomy lacks", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
+		{name: "a code that the taxonomy lacks", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
 			w.seal(c, func(m *volume.Manifest) {
 				m.Outcome = volume.Failed
 				m.Error = &volume.Failure{Code: fault.ExecutionFailure, Message: "x", Action: "y"}
 			}, nil)
 		}}, code: fault.ExecutionFailure, outcome: Failed},
-		{name: "deadline", runtime: fakeRuntime{script: hang}, adjust: func(r *Request) {
+		{name: "deadline", runtime: &fakeRuntime{script: hang}, adjust: func(r *Request) {
 			p := r.Provider.(fakeProvider)
 			p.needs.Deadline = time.Millisecond
 			r.Provider = p
 		}, code: fault.ProviderTimeout, outcome: Deadline},
-		{name: "silence", runtime: fakeRuntime{script: hang}, adjust: func(r *Request) {
+		{name: "silence", runtime: &fakeRuntime{script: hang}, adjust: func(r *Request) {
 			p := r.Provider.(fakeProvider)
 			p.needs.Idle = time.Millisecond
 			r.Provider = p
 		}, code: fault.ProviderTimeout, outcome: Deadline},
-		{name: "memory", runtime: fakeRuntime{script: die, usage: sandbox.Usage{OOMKills: ptr[int64](1)}}, code: fault.ResourceConstraint, outcome: MemoryLimit},
-		{name: "pids", runtime: fakeRuntime{script: die, usage: sandbox.Usage{PIDsRefused: ptr(true)}}, code: fault.ResourceConstraint, outcome: PIDsLimit},
-		{name: "volume full", runtime: fakeRuntime{script: die, usage: sandbox.Usage{EvidenceFree: &sandbox.Free{Bytes: 0, Inodes: 5}}}, code: fault.ResourceConstraint, outcome: EvidenceLimit},
-		{name: "volume full and said so", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
+		{name: "memory", runtime: &fakeRuntime{script: die, usage: sandbox.Usage{OOMKills: ptr[int64](1)}}, code: fault.ResourceConstraint, outcome: MemoryLimit},
+		{name: "pids", runtime: &fakeRuntime{script: die, usage: sandbox.Usage{PIDsRefused: ptr(true)}}, code: fault.ResourceConstraint, outcome: PIDsLimit},
+		{name: "volume full", runtime: &fakeRuntime{script: die, usage: sandbox.Usage{EvidenceFree: &sandbox.Free{Bytes: 0, Inodes: 5}}}, code: fault.ResourceConstraint, outcome: EvidenceLimit},
+		{name: "volume full and said so", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
 			w.seal(c, func(m *volume.Manifest) {
 				m.Outcome, m.Exhausted = volume.Failed, "inodes"
 				m.Error = &volume.Failure{Code: fault.ResourceConstraint, Message: "full", Action: "less"}
 			}, nil)
 		}, usage: sandbox.Usage{EvidenceFree: &sandbox.Free{Bytes: 1 << 20}}}, code: fault.ResourceConstraint, outcome: EvidenceLimit},
-		{name: "flood", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
+		{name: "flood", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
 			text := strings.Repeat("x", wire.MaxText)
 			for w.Send(wire.FromWorker{Progress: &wire.Progress{Seq: c.Seq, Phase: "p", Text: text}}) == nil {
 			}
 		}}, code: fault.ResourceConstraint, outcome: OutputLimit},
-		{name: "protocol", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
+		{name: "protocol", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
 			err := w.Send(wire.FromWorker{Done: &wire.Done{Seq: c.Seq + 1, ManifestSHA256: sha(nil), ManifestBytes: 1}})
 			if err == nil {
 				<-w.cancelled
 			}
 		}}, code: fault.UnreadableOutput, outcome: Failed},
-		{name: "killed from outside", runtime: fakeRuntime{script: die, usage: sandbox.Usage{OOMKills: ptr[int64](0), PIDsRefused: ptr(false)}}, code: fault.ProviderUnavailable, outcome: Killed},
-		{name: "lies about a digest", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
+		{name: "killed from outside", runtime: &fakeRuntime{script: die, usage: sandbox.Usage{OOMKills: ptr[int64](0), PIDsRefused: ptr(false)}}, code: fault.ProviderUnavailable, outcome: Killed},
+		{name: "lies about a digest", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
 			w.seal(c, func(m *volume.Manifest) { m.Files[0].SHA256 = sha([]byte("something else")) }, ok)
 		}}, code: fault.EvidenceIntegrityMismatch, outcome: Failed},
-		{name: "result against its contract", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
+		{name: "result against its contract", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
 			w.seal(c, nil, map[string]string{volume.ResultName: `{"ok":false}`})
 		}}, code: fault.UnreadableOutput, outcome: Completed},
-		{name: "result not canonical", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
+		{name: "result not canonical", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
 			w.seal(c, nil, map[string]string{volume.ResultName: `{"ok": true}`})
 		}}, code: fault.UnreadableOutput, outcome: Completed},
-		{name: "completed without a result", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) { w.seal(c, nil, nil) }}, code: fault.UnreadableOutput, outcome: Completed},
-		{name: "something remains", runtime: fakeRuntime{script: func(w *fakeWorker, c *wire.Call) { w.seal(c, nil, ok) },
+		{name: "completed without a result", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) { w.seal(c, nil, nil) }}, code: fault.UnreadableOutput, outcome: Completed},
+		{name: "something remains", runtime: &fakeRuntime{script: func(w *fakeWorker, c *wire.Call) { w.seal(c, nil, ok) },
 			remains: []sandbox.Resource{{Kind: sandbox.KindCgroup, Name: "x"}}}, code: fault.CleanupIncomplete, outcome: Completed},
-		{name: "another volume", runtime: fakeRuntime{hello: func(h *wire.Hello) { h.Nonce = strings.Repeat("0", 64) }, script: hang}, code: fault.CapabilityUnavailable, outcome: Infrastructure},
-		{name: "no quota", runtime: fakeRuntime{hello: func(h *wire.Hello) { h.Evidence.Bytes *= 2 }, script: hang}, code: fault.CapabilityUnavailable, outcome: Infrastructure},
-		{name: "executable volume", runtime: fakeRuntime{hello: func(h *wire.Hello) { h.Evidence.NoExec = false }, script: hang}, code: fault.CapabilityUnavailable, outcome: Infrastructure},
-		{name: "not the first process", runtime: fakeRuntime{hello: func(h *wire.Hello) { h.PID = 7 }, script: hang}, code: fault.CapabilityUnavailable, outcome: Infrastructure},
-		{name: "engine cannot create", runtime: fakeRuntime{createErr: func() error {
+		{name: "another volume", runtime: &fakeRuntime{hello: func(h *wire.Hello) { h.Nonce = strings.Repeat("0", 64) }, script: hang}, code: fault.CapabilityUnavailable, outcome: Infrastructure},
+		{name: "no quota", runtime: &fakeRuntime{hello: func(h *wire.Hello) { h.Evidence.Bytes *= 2 }, script: hang}, code: fault.CapabilityUnavailable, outcome: Infrastructure},
+		{name: "executable volume", runtime: &fakeRuntime{hello: func(h *wire.Hello) { h.Evidence.NoExec = false }, script: hang}, code: fault.CapabilityUnavailable, outcome: Infrastructure},
+		{name: "not the first process", runtime: &fakeRuntime{hello: func(h *wire.Hello) { h.PID = 7 }, script: hang}, code: fault.CapabilityUnavailable, outcome: Infrastructure},
+		{name: "engine cannot create", runtime: &fakeRuntime{createErr: func() error {
 			return fault.New(fault.CapabilityUnavailable, "no engine", "install one")
 		}}, code: fault.CapabilityUnavailable, outcome: Infrastructure},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			runtime := tt.runtime
-			runner, req := newFake(t, &runtime)
+			runner, req := newFake(t, tt.runtime)
 			if tt.adjust != nil {
 				tt.adjust(&req)
 			}
