@@ -65,7 +65,18 @@ func sweepOwner(ctx context.Context, d *journal.Dead, drivers []sandbox.Runtime)
 	return s
 }
 
-// sweepRegularly sweeps now and then for as long as the process lives.
+// collect brings the store back within its budget.
+func (h *Host) collect(ctx context.Context) {
+	st, err := h.Store()
+	if err == nil {
+		_, err = st.GC(ctx, false)
+	}
+	if err != nil && ctx.Err() == nil {
+		h.config.Log(fmt.Sprintf("collect: %v", err))
+	}
+}
+
+// sweepRegularly sweeps and collects, now and then, for as long as the process lives.
 func (h *Host) sweepRegularly(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -77,6 +88,7 @@ func (h *Host) sweepRegularly(ctx context.Context) {
 		for _, s := range swept {
 			h.config.Log(fmt.Sprintf("swept what process %s left: %d resources, %d remain", s.Owner, len(s.Made), len(s.Remains)))
 		}
+		h.collect(ctx)
 		select {
 		case <-ctx.Done():
 			return

@@ -423,7 +423,7 @@ func (a *attempt) check(ctx context.Context, blob evidence.Blob) (providers.Summ
 		return providers.Summary{}, fmt.Errorf("open the retained result: %w", err)
 	}
 	defer r.Close()
-	canonical := evidence.NewChecker()
+	canonical := evidence.NewPayloadChecker()
 	summary, err := op.Check(ctx, io.TeeReader(r, canonical), a.req.Params)
 	if err == nil {
 		err = canonical.Close()
