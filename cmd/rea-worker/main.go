@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 
+	artifact "rea/providers/artifact/worker"
 	"rea/providers/worker"
 )
 
@@ -14,7 +15,8 @@ var version = "development"
 // providers is the one list of linked-in workers, by the name that a provider's manifest gives as its worker.
 func providers() worker.Providers {
 	return worker.Providers{
-		"selftest": worker.Selftest(),
+		artifact.Name: artifact.Handlers(),
+		"selftest":    worker.Selftest(),
 	}
 }
 

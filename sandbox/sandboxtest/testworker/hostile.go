@@ -42,15 +42,13 @@ func eatMemory(_ context.Context, s step) error {
 }
 
 func fork(_ context.Context, s step) error {
-	r := report{}
-	for range s.Count {
+	for i := range s.Count {
 		if err := exec.Command("/proc/self/exe", "child", "sleep").Start(); err != nil {
-			r.Errno = errno(err)
-			break
+			s.report(i, err.Error())
+			return nil
 		}
-		r.Count++
 	}
-	s.report(r)
+	s.report(s.Count, "")
 	return nil
 }
 
@@ -187,7 +185,7 @@ func orphan(_ context.Context, s step) error {
 	if err != nil {
 		return err
 	}
-	s.report(report{Data: strings.TrimSpace(line)})
+	s.report(0, strings.TrimSpace(line))
 	return cmd.Wait()
 }
 
@@ -197,7 +195,7 @@ func signals(_ context.Context, s step) error {
 		return err
 	}
 	sent, err := strconv.ParseInt(string(out), 10, 64)
-	s.report(report{Count: sent})
+	s.report(sent, "")
 	return err
 }
 

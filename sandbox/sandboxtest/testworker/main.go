@@ -3,10 +3,11 @@
 //
 // Its one operation, script of provider test, does the behaviours of its parameters one after the other:
 //
-//	{"behaviours":[{"do":"try","op":"write","path":"/target/x"},{"do":"file","path":"a","bytes":4096},{"do":"hang"}]}
+//	{"behaviours":[{"do":"file","path":"a","bytes":4096},{"do":"tamper","path":"a"},{"do":"result","text":"{}"}]}
 //
 // The result is {"ok":true,"reports":[…]}, one report for each behaviour that gives one, unless a behaviour wrote the
-// result itself. The table in actions names every behaviour.
+// result itself. The table in actions names every behaviour. What a container lets a process do is the business of the
+// probe beside this package; here is what a worker can do to the core.
 package main
 
 import (
@@ -22,24 +23,19 @@ import (
 
 // behaviour is one step of a script. Which members are meant depends on Do.
 type behaviour struct {
-	Do    string    `json:"do"`
-	Op    string    `json:"op,omitzero"`
-	Path  string    `json:"path,omitzero"`
-	Text  string    `json:"text,omitzero"`
-	Count int64     `json:"count,omitzero"`
-	Bytes int64     `json:"bytes,omitzero"`
-	Args  []uintptr `json:"args,omitzero"`
+	Do    string `json:"do"`
+	Op    string `json:"op,omitzero"`
+	Path  string `json:"path,omitzero"`
+	Text  string `json:"text,omitzero"`
+	Count int64  `json:"count,omitzero"`
+	Bytes int64  `json:"bytes,omitzero"`
 }
 
-// report is what a behaviour found out. Errno is the name of the system's error, "" for success.
+// report is what a behaviour found out.
 type report struct {
-	Do    string            `json:"do"`
-	Op    string            `json:"op,omitzero"`
-	Path  string            `json:"path,omitzero"`
-	Errno string            `json:"errno"`
-	Count int64             `json:"count,omitzero"`
-	Data  string            `json:"data,omitzero"`
-	Facts map[string]string `json:"facts,omitzero"`
+	Do    string `json:"do"`
+	Count int64  `json:"count"`
+	Text  string `json:"text"`
 }
 
 // step is the state that a script's behaviours share.
@@ -51,9 +47,8 @@ type step struct {
 	written *bool // a behaviour wrote the result
 }
 
-func (s step) report(r report) {
-	r.Do, r.Op, r.Path = s.Do, s.Op, s.Path
-	*s.reports = append(*s.reports, r)
+func (s step) report(count int64, text string) {
+	*s.reports = append(*s.reports, report{s.Do, count, text})
 }
 
 // actions are the behaviours. Those that end the call return an error; those that never return say so.
@@ -62,13 +57,10 @@ var actions = map[string]func(context.Context, step) error{
 	"result": writeResult, // append text to result.json
 	"file":   writeFile,   // files/<path> of bytes bytes
 	"wait":   wait,        // until the call is cancelled
-	"try":    try,         // op (read, write, create, mkdir, list, connect, mknod, fifo, link) on path: report errno
-	"call":   systemCall,  // system call number count with args: report errno
-	"facts":  facts,       // uid, gid, groups, capabilities, filters, mounts, environment: report
 
 	// Too much.
 	"memory": eatMemory, // touch bytes bytes and keep them
-	"fork":   fork,      // start count processes that sleep; report how many were started, and the first errno
+	"fork":   fork,      // start count processes that sleep; report how many, and the first error
 	"fill":   fill,      // write until the volume is full; op bytes or inodes
 	"stderr": stderr,    // bytes bytes to standard error
 	"hang":   hang,      // for ever, deaf to cancellation
