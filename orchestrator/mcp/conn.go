@@ -62,7 +62,7 @@ type conn struct {
 	ended   chan struct{} // the input ended: nothing new comes
 	broken  chan struct{} // the output is gone
 
-	closeOnce, endOnce, breakOnce sync.Once
+	closeOnce, endOnce sync.Once
 
 	mu          sync.Mutex
 	calls       map[int64]*call
@@ -177,13 +177,18 @@ func (c *conn) notification(m message) *jsonrpc.Request {
 		return &jsonrpc.Request{Method: m.Method, Params: json.RawMessage(m.Params)}
 	}
 	id := member(m.Params, "requestId")
+	if len(id) == 0 {
+		return nil
+	}
+	key := idKey(id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl := c.byID[idKey(id)]
-	if len(id) == 0 || cl == nil || cl.method == methodInitialize {
+	cl := c.byID[key]
+	if cl == nil || cl.method == methodInitialize {
 		return nil // answered already, unknown, or not cancellable: the protocol says to ignore it
 	}
 	cl.cancelled = true
+	delete(c.byID, key) // nothing will be answered under this id, so the client may use it again
 	return &jsonrpc.Request{Method: methodCancelled, Params: json.RawMessage(`{"requestId":` + strconv.FormatInt(cl.seq, 10) + `}`)}
 }
 
@@ -236,7 +241,9 @@ func (cl *call) strip(params jsontext.Value) json.RawMessage {
 	members, _ := topLevel(params) // checkParams has read them
 	name, _ := jsontext.AppendUnquote(nil, members["name"])
 	cl.tool = string(name)
-	cl.token = member(members["_meta"], "progressToken")
+	if t := member(members["_meta"], "progressToken"); len(t) > 0 && (t.Kind() == jsontext.KindString || t.Kind() == jsontext.KindNumber) {
+		cl.token = t
+	}
 	if a := members["arguments"]; len(a) > 0 && a.Kind() != jsontext.KindNull {
 		cl.arguments = a
 	}
@@ -262,34 +269,36 @@ func (c *conn) running(stub json.RawMessage) *call {
 func (c *conn) Write(_ context.Context, m jsonrpc.Message) error {
 	switch m := m.(type) {
 	case *jsonrpc.Response:
-		return c.respond(m)
+		c.respond(m)
 	default:
 		raw, err := jsonrpc.EncodeMessage(m)
 		if err != nil {
 			return err
 		}
-		return c.frame(func(w *bufio.Writer) error { return write(w, raw, []byte("\n")) })
+		c.frame(func(w *bufio.Writer) error { return write(w, raw, []byte("\n")) })
 	}
+	return nil
 }
 
-func (c *conn) respond(r *jsonrpc.Response) error {
+func (c *conn) respond(r *jsonrpc.Response) {
 	seq, _ := r.ID.Raw().(int64)
 	c.mu.Lock()
 	cl := c.calls[seq]
 	if cl == nil {
 		c.mu.Unlock()
-		return nil
+		return
 	}
-	// The client may use the id again as soon as it has the answer.
-	delete(c.byID, idKey(cl.id))
 	dropped := cl.cancelled
+	if !dropped { // the client may use the id again as soon as it has the answer
+		delete(c.byID, idKey(cl.id))
+	}
 	if cl.method == methodInitialize && r.Error == nil {
 		p, _ := jsontext.AppendUnquote(nil, member(jsontext.Value(r.Result), "protocolVersion"))
 		c.peer.protocol = string(p)
 	}
 	c.mu.Unlock()
 	defer c.finish(cl)
-	return c.frame(func(w *bufio.Writer) error {
+	c.frame(func(w *bufio.Writer) error {
 		cl.done = true
 		if dropped {
 			return nil
@@ -332,7 +341,7 @@ func (c *conn) refuse(id jsontext.Value, werr *wireError) {
 	if err != nil {
 		return
 	}
-	_ = c.frame(func(w *bufio.Writer) error { // a broken output is noticed by frame
+	c.frame(func(w *bufio.Writer) error {
 		return write(w, []byte(headOfFrame), id, []byte(headOfError), raw, []byte(endOfFrame))
 	})
 }
@@ -349,7 +358,7 @@ func (c *conn) progress(cl *call, number int, text string) {
 	if dropped {
 		return
 	}
-	_ = c.frame(func(w *bufio.Writer) error { // delivery of progress never fails the operation
+	c.frame(func(w *bufio.Writer) error {
 		if cl.done {
 			return nil
 		}
@@ -358,13 +367,17 @@ func (c *conn) progress(cl *call, number int, text string) {
 	})
 }
 
-// frame writes one frame as a whole, and nothing after Close. The first failure breaks the output for good: half a frame cannot be taken back.
-func (c *conn) frame(put func(*bufio.Writer) error) error {
+// frame writes one frame as a whole, and nothing after Close. The first failure breaks the output for good, since half
+// a frame cannot be taken back. The library is not told: it would stop answering, and running calls would never be
+// accounted for. Serve is, and cancels them.
+func (c *conn) frame(put func(*bufio.Writer) error) {
 	c.out.Lock()
 	defer c.out.Unlock()
 	select {
-	case <-c.closed:
-		return io.ErrClosedPipe // Serve has returned, or is about to: the output is no longer ours
+	case <-c.closed: // Serve has returned, or is about to: the output is no longer ours
+		return
+	case <-c.broken:
+		return
 	default:
 	}
 	err := put(c.writer)
@@ -372,9 +385,8 @@ func (c *conn) frame(put func(*bufio.Writer) error) error {
 		err = c.writer.Flush()
 	}
 	if err != nil {
-		c.breakOnce.Do(func() { close(c.broken) })
+		close(c.broken)
 	}
-	return err
 }
 
 func write(w *bufio.Writer, parts ...[]byte) error {

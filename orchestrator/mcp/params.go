@@ -24,9 +24,7 @@ var paramShapes = map[string]*catalog.Shape{
 
 var (
 	noCursor = catalog.Property{Name: "cursor", Optional: true, Shape: &catalog.Shape{Types: []string{catalog.Null}}}
-	meta     = catalog.Property{Name: "_meta", Optional: true, Shape: openParams(progressToken)}
-
-	progressToken = catalog.Property{Name: "progressToken", Optional: true, Shape: &catalog.Shape{Types: []string{catalog.String, catalog.Integer}}}
+	meta     = catalog.Property{Name: "_meta", Optional: true, Shape: openParams()}
 )
 
 func openParams(properties ...catalog.Property) *catalog.Shape {

@@ -26,9 +26,12 @@ type InspectInput struct {
 	Detail string          `json:"detail"` // "" for complete
 }
 
-// InspectArtifact takes stock of a target and retains both the inspection and the inventory that it stands on. With
-// detail summary it returns the summary view of the retained inspection.
+// InspectArtifact takes stock of a target and retains both the inspection and the inventory that it stands on. Detail
+// summary is refused before anything runs: this build has no views.
 func (s *Session) InspectArtifact(ctx context.Context, in InspectInput, progress func(run.Progress)) (*evidence.Record, error) {
+	if in.Detail == DetailSummary {
+		return nil, noViews()
+	}
 	path, end, err := s.begin(ctx, catalog.InspectArtifact, in.Path)
 	if err != nil {
 		return nil, err
@@ -38,20 +41,7 @@ func (s *Session) InspectArtifact(ctx context.Context, in InspectInput, progress
 	if err != nil {
 		return nil, fault.From(err)
 	}
-	inspection, err := s.inspect(ctx, inv, sum)
-	if err != nil || in.Detail != DetailSummary {
-		return inspection, err
-	}
-	view, err := artifact.ViewSummary(ctx, inspection)
-	if err != nil {
-		return nil, fault.From(err)
-	}
-	return s.retain(ctx, view)
-}
-
-// inspect retains an inventory and the inspection that follows from it.
-func (s *Session) inspect(ctx context.Context, inv *evidence.Record, sum artifact.Inventory) (*evidence.Record, error) {
-	inv, err := s.retain(ctx, inv)
+	inv, err = s.retain(ctx, inv)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +50,12 @@ func (s *Session) inspect(ctx context.Context, inv *evidence.Record, sum artifac
 		return nil, fault.From(err)
 	}
 	return s.retain(ctx, inspection)
+}
+
+func noViews() *fault.Error {
+	return fault.New(fault.CapabilityUnavailable, "inspect_artifact has no summary in this build.",
+		"Call it without detail; get_evidence_bundle with detail summary lists what is retained without its content.").WithAll(fault.Details{
+		"provider_id": artifact.ProviderID, "operation": catalog.InspectArtifact, "reason": "views are not part of this build"})
 }
 
 // begin resolves the path that a call works on and begins its work.
@@ -134,11 +130,11 @@ func (s *Session) CompareArtifacts(ctx context.Context, left, right Source) (*ev
 		return nil, err
 	}
 	defer s.work.Release(1)
-	l, err := s.resolve(left, "inspect_artifact or inventory_artifact", catalog.InspectArtifact, artifact.OperationInventory)
+	l, err := s.resolve(left, "inspect_artifact or inventory_artifact", catalog.InspectArtifact, artifact.OpInventory)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.resolve(right, "inspect_artifact or inventory_artifact", catalog.InspectArtifact, artifact.OperationInventory)
+	r, err := s.resolve(right, "inspect_artifact or inventory_artifact", catalog.InspectArtifact, artifact.OpInventory)
 	if err != nil {
 		return nil, err
 	}
@@ -151,9 +147,9 @@ func (s *Session) CompareArtifacts(ctx context.Context, left, right Source) (*ev
 
 // Versions is what CompareVersions found: the record that sums it up, and what it stands on.
 type Versions struct {
-	Record      *evidence.Record   // compare_versions
-	Comparisons []*evidence.Record // one for each family that both sides admit
-	Old, New    *evidence.Record   // inventories
+	Record      *evidence.Record      // compare_versions
+	Comparisons []versions.Comparison // one for each family that both sides admit
+	Old, New    *evidence.Record      // inventories
 }
 
 // Side names the two sides of a comparison of versions.
@@ -218,10 +214,15 @@ func (s *Session) compareFamilies(ctx context.Context, v *Versions) error {
 	if comparison, err = s.retain(ctx, comparison); err != nil {
 		return err
 	}
-	v.Comparisons = []*evidence.Record{comparison}
-	if v.Record, err = versions.Compare(ctx, v.Comparisons); err != nil {
+	facts, err := artifact.ComparisonFacts(ctx, comparison)
+	if err != nil {
 		return fault.From(err)
 	}
-	v.Record, err = s.retain(ctx, v.Record)
+	v.Comparisons = []versions.Comparison{{Family: versions.Artifact, Status: string(facts.Status), Evidence: comparison}}
+	record, err := versions.Compare(versions.VersionOf(v.Old.Subject), versions.VersionOf(v.New.Subject), v.Comparisons)
+	if err != nil {
+		return fault.From(err)
+	}
+	v.Record, err = s.retain(ctx, record)
 	return err
 }

@@ -250,7 +250,7 @@ func capabilities(t *target) CapabilitySet {
 	group := func(operation string) CapabilityGroup {
 		return CapabilityGroup{Operations: []string{operation}, Available: true, Effects: []string{}, Limitations: []string{}}
 	}
-	extract := group(artifact.OperationExtract)
+	extract := group(artifact.OpExtract)
 	extract.Effects = []string{"may_write_filesystem"}
 	if t.Kind != Archive {
 		reason, code := "The target holds no members that could be extracted.", "target_format_unsupported"
@@ -259,7 +259,7 @@ func capabilities(t *target) CapabilitySet {
 	return CapabilitySet{
 		Provider:          evidence.Provider{ID: m.ID, Name: m.Name, Version: m.Version},
 		SharedLimitations: []string{},
-		Groups:            []CapabilityGroup{extract, group(artifact.OperationInventory)}, // by first operation
+		Groups:            []CapabilityGroup{extract, group(artifact.OpInventory)}, // by first operation
 	}
 }
 
