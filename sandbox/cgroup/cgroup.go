@@ -5,13 +5,27 @@
 // the sum of the limits of all groups below that parent's ceiling, whichever process made them. Package cgroup must
 // not know what runs inside, and never kills or removes anything that is not named /rea/<run id>.
 //
+// The limits are one table of kernel files and values, which is written at Create and compared at Verify.
+//
 // Kernel interfaces: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
 package cgroup
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"rea/evidence/fault"
 )
 
 // Parent is the host-wide parent of every run's group, as a path in each hierarchy.
@@ -21,6 +35,9 @@ const Parent = "/rea"
 // for one of them to end and try again.
 var ErrCeiling = errors.New("the runs of this host have reached their memory ceiling")
 
+// runForm is the form of a run id, and so of the last part of each path that is ours.
+var runForm = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
 // Limits are the limits of one group; all three must be positive.
 type Limits struct {
 	Memory int64   // bytes, rounded down to whole pages; no swap
@@ -28,55 +45,406 @@ type Limits struct {
 	CPU    float64 // cores
 }
 
-// Usage is what the processes of a group used and which limits they met. A nil pointer is a figure that this host
-// does not give: unknown, never zero.
-type Usage struct {
-	CPU         *time.Duration // processor time, user and system
-	MemoryPeak  *int64         // bytes
-	PIDsPeak    *int64         // tasks
-	OOMKills    *int64         // out-of-memory events at this group's limit
-	PIDsReached *bool          // the tasks limit was reached; that a fork was refused is not proved by it
-	Processes   *int64         // now
+// Group is one run's control group. Its methods may be called from several goroutines.
+type Group struct {
+	tree   tree
+	path   string
+	limits Limits    // zero when opened
+	oom    *oomCount // v1 and hybrid, nil when opened
 }
 
-// Group is one run's control group. Its methods may be called from several goroutines.
-type Group struct{}
+// PathOf is the path that Create gives to a run's group.
+func PathOf(run string) string { return path.Join(Parent, run) }
 
 // Create makes the group /rea/<run> in every hierarchy, sets and verifies its limits, and starts counting its
 // out-of-memory events. Run is 16 hex digits. Journal its path (PathOf) first. After an error nothing is left. The
 // error is resource_constraint with ErrCeiling in its chain when the run has to wait, without it when the run can
 // never fit; capability_unavailable when this process may not make groups here.
 func Create(ctx context.Context, run string, l Limits) (*Group, error) {
-	return nil, errors.ErrUnsupported
+	return findTree().create(ctx, run, l)
 }
 
-// PathOf is the path that Create gives to a run's group.
-func PathOf(run string) string { return Parent + "/" + run }
+func (t tree) create(ctx context.Context, run string, l Limits) (*Group, error) {
+	if !runForm.MatchString(run) || l.Memory < int64(os.Getpagesize()) || l.PIDs <= 0 || !(l.CPU > 0) || math.IsInf(l.CPU, 0) {
+		return nil, fault.New(fault.ExecutionFailure, "A control group was asked for with a bad run id or without a limit.", "Report this: it is a defect of rea.")
+	}
+	if reason, action := t.obstacle(); reason != "" {
+		return nil, unusable(reason, action)
+	}
+	l.Memory -= l.Memory % int64(os.Getpagesize())
+	if err := t.makeParent(); err != nil {
+		return nil, err
+	}
+	unlock, err := t.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := t.admit(l.Memory); err != nil {
+		return nil, err
+	}
+	g := &Group{tree: t, path: path.Join(t.parent, run), limits: l}
+	if g.exists() {
+		return nil, fault.New(fault.ExecutionFailure, "A control group of this run exists already.", "Run rea sandbox sweep, then repeat the call.")
+	}
+	if err := g.build(ctx); err != nil {
+		return nil, errors.Join(err, g.Delete(context.WithoutCancel(ctx)))
+	}
+	return g, nil
+}
+
+// makeParent makes the host-wide parent, once for all cores: its processors (cpuset), its controllers (v2) and its
+// ceiling, which only backs admission up: when the kernel meets it, it kills whichever run it likes.
+func (t tree) makeParent() error {
+	for _, root := range t.roots() {
+		if err := t.makeDir(root, t.parent); err != nil {
+			return refused("make the parent group", err)
+		}
+	}
+	if root := t.v1["memory"]; readFile(root+t.parent, "memory.use_hierarchy") == "0" {
+		// Before Linux 5.11 a limit did not hold for groups inside unless it was asked to.
+		if err := writeFile(root+t.parent, "memory.use_hierarchy", "1"); err != nil {
+			return refused("make the parent group's limits hold below it", err)
+		}
+	}
+	if t.mode == V2 {
+		for _, dir := range []string{t.unified, t.unified + t.parent} {
+			if err := handOn(dir); err != nil {
+				return err
+			}
+		}
+	}
+	if t.ceiling <= 0 {
+		return nil
+	}
+	for _, s := range t.memorySettings(t.ceiling - t.ceiling%int64(os.Getpagesize())) {
+		dir := s.root + t.parent
+		if unlimited(readFile(dir, s.file)) {
+			if err := s.write(dir); err != nil {
+				return refused("limit the parent group", err)
+			}
+		}
+	}
+	return nil
+}
+
+// unlimited reports whether a memory limit is none: "max" on v2, near the largest int64 on v1.
+func unlimited(value string) bool {
+	if value == "max" {
+		return true
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	return err == nil && n > math.MaxInt64/2
+}
+
+// handOn gives the limiting controllers of a v2 group to its children. The kernel answers EBUSY when processes sit in
+// the group itself.
+func handOn(dir string) error {
+	enabled := strings.Fields(readFile(dir, "cgroup.subtree_control"))
+	for _, c := range limiting {
+		if slices.Contains(enabled, c) {
+			continue
+		}
+		if err := writeFile(dir, "cgroup.subtree_control", "+"+c); err != nil {
+			return unusable("the "+c+" controller cannot be handed on in "+dir,
+				"See that no process sits in that group itself.").Because(err)
+		}
+	}
+	return nil
+}
+
+// makeDir makes one directory of one hierarchy. A fresh cpuset has no processors and takes no process: it gets its
+// parent's.
+func (t tree) makeDir(root, group string) error {
+	dir := root + group
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if root != t.v1["cpuset"] {
+		return nil
+	}
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		if readFile(dir, file) != "" {
+			continue
+		}
+		if err := writeFile(dir, file, readFile(filepath.Dir(dir), file)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build makes the group in every hierarchy, sets its limits, registers for its events and verifies.
+func (g *Group) build(ctx context.Context) error {
+	for _, root := range g.tree.roots() {
+		if err := g.tree.makeDir(root, g.path); err != nil {
+			return refused("make a run's group", err)
+		}
+	}
+	for _, s := range g.tree.settings(g.limits) {
+		if err := s.write(s.root + g.path); err != nil {
+			return refused("limit a run's group", err)
+		}
+	}
+	if g.tree.mode != V2 {
+		oom, err := countOOM(g.tree.v1["memory"] + g.path)
+		if err != nil {
+			return refused("register for a run's out-of-memory events", err)
+		}
+		g.oom = oom
+	}
+	return g.Verify(ctx)
+}
+
+// refused is the error for a group operation that the kernel refused.
+func refused(what string, err error) *fault.Error {
+	return fault.New(fault.ExecutionFailure, "The kernel did not let rea "+what+".",
+		"Look at the host's control groups with rea doctor, then repeat the call.").Because(err)
+}
+
+// setting is one limit: a kernel file of one hierarchy and its value.
+type setting struct {
+	root, file, value string
+	swap              bool // only missing swap accounting on a host without swap excuses its absence
+}
+
+// write sets the limit in a group's directory.
+func (s setting) write(dir string) error {
+	err := writeFile(dir, s.file, s.value)
+	if s.swap && errors.Is(err, fs.ErrNotExist) && meminfo("SwapTotal:") == 0 {
+		return nil
+	}
+	return err
+}
+
+// differs compares the kernel's value with ours; "" when they are equal.
+func (s setting) differs(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, s.file))
+	if s.swap && errors.Is(err, fs.ErrNotExist) && meminfo("SwapTotal:") == 0 {
+		return ""
+	}
+	if err != nil {
+		return s.file + " cannot be read"
+	}
+	if got := strings.TrimSpace(string(b)); got != s.value {
+		return fmt.Sprintf("%s is %s and not %s", s.file, got, s.value)
+	}
+	return ""
+}
+
+// memorySettings limit memory, and memory plus swap to the same.
+func (t tree) memorySettings(bytes int64) []setting {
+	root, n := t.home("memory"), strconv.FormatInt(bytes, 10)
+	if t.mode == V2 {
+		return []setting{{root, "memory.max", n, false}, {root, "memory.swap.max", "0", true}}
+	}
+	return []setting{{root, "memory.limit_in_bytes", n, false}, {root, "memory.memsw.limit_in_bytes", n, true}}
+}
+
+// settings is the table of a run's limits.
+func (t tree) settings(l Limits) []setting {
+	const (
+		period   = 100_000 // microseconds, the kernel's default
+		minQuota = 1_000   // the least that the kernel takes
+	)
+	quota := strconv.FormatInt(max(int64(math.Round(l.CPU*period)), minQuota), 10)
+	s := append(t.memorySettings(l.Memory), setting{t.home("pids"), "pids.max", strconv.FormatInt(l.PIDs, 10), false})
+	if t.mode == V2 {
+		// All of a run dies of one process's excess: half a run has no meaning.
+		return append(s, setting{t.unified, "memory.oom.group", "1", false},
+			setting{t.unified, "cpu.max", quota + " " + strconv.Itoa(period), false})
+	}
+	return append(s, setting{t.home("cpu"), "cpu.cfs_period_us", strconv.Itoa(period), false},
+		setting{t.home("cpu"), "cpu.cfs_quota_us", quota, false})
+}
 
 // Open finds a group by its path, which must be /rea/<run id>. A group that exists in no hierarchy is an error that
 // is fs.ErrNotExist. An opened group knows no limits and, on v1, no out-of-memory events.
-func Open(path string) (*Group, error) { return nil, errors.ErrUnsupported }
+func Open(name string) (*Group, error) { return findTree().open(name) }
+
+func (t tree) open(name string) (*Group, error) {
+	if path.Dir(name) != t.parent || !runForm.MatchString(path.Base(name)) || path.Clean(name) != name {
+		return nil, fault.New(fault.ExecutionFailure, "A control group that is not one of rea's runs was named.",
+			"Look at the owner's journal: rea does not touch groups that are not below "+Parent+".")
+	}
+	g := &Group{tree: t, path: name}
+	if !g.exists() {
+		return nil, fmt.Errorf("control group %s: %w", name, fs.ErrNotExist)
+	}
+	return g, nil
+}
+
+// exists reports whether any hierarchy has the group.
+func (g *Group) exists() bool {
+	return slices.ContainsFunc(g.tree.roots(), func(root string) bool {
+		_, err := os.Lstat(root + g.path)
+		return err == nil
+	})
+}
 
 // List returns the paths of all groups below Parent, sorted.
-func List() []string { return nil }
+func List() []string { return findTree().list() }
+
+func (t tree) list() []string {
+	var paths []string
+	for _, root := range t.roots() {
+		for _, name := range children(root + t.parent) {
+			if runForm.MatchString(name) {
+				paths = append(paths, path.Join(t.parent, name))
+			}
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// children names the groups inside a directory of a hierarchy.
+func children(dir string) []string {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range list {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
 
 // Path is the group's path in every hierarchy: what an engine gets as the parent of the container's group.
-func (g *Group) Path() string { return "" }
+func (g *Group) Path() string { return g.path }
 
 // Verify compares the kernel's files with the limits that were asked for, and checks that each given process is in
 // the group, or in one inside it, in every hierarchy that carries a limit. Call it after start with the container's
-// first process.
-func (g *Group) Verify(ctx context.Context, pids ...int) error { return errors.ErrUnsupported }
+// first process, on a group that Create made. The error is execution_failure and names each difference.
+func (g *Group) Verify(ctx context.Context, pids ...int) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	var wrong []string
+	for _, s := range g.tree.settings(g.limits) {
+		if d := s.differs(s.root + g.path); d != "" {
+			wrong = append(wrong, d)
+		}
+	}
+	for _, pid := range pids {
+		wrong = append(wrong, g.outside(pid)...)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fault.New(fault.ExecutionFailure, "The run's limits are not what was asked for: "+strings.Join(wrong, "; ")+".",
+		"Another program changes the host's control groups, or the engine ignores the parent group: see rea doctor.")
+}
 
-// Usage reads the kernel's counters; they are final once the group is empty.
-func (g *Group) Usage() Usage { return Usage{} }
+// outside names the limiting hierarchies in which a process is not in the group.
+func (g *Group) outside(pid int) []string {
+	groups, err := groupsOf(pid)
+	if err != nil {
+		return []string{fmt.Sprintf("process %d cannot be examined", pid)}
+	}
+	var wrong []string
+	for _, c := range limiting {
+		name := c
+		if g.tree.mode == V2 {
+			name = ""
+		}
+		if !g.covers(groups[name]) {
+			wrong = append(wrong, fmt.Sprintf("process %d is outside the run's %s group", pid, c))
+		}
+	}
+	return wrong
+}
 
-// Procs is the number of processes in the group and the groups inside it, over all hierarchies.
-func (g *Group) Procs() (int, error) { return 0, errors.ErrUnsupported }
+// covers reports whether a group's path is this group or inside it.
+func (g *Group) covers(name string) bool {
+	return name == g.path || strings.HasPrefix(name, g.path+"/")
+}
 
-// Kill ends every process in the group and the groups inside it, and returns when none is left. The error is
-// cleanup_incomplete when some remain at ctx's end.
-func (g *Group) Kill(ctx context.Context) error { return errors.ErrUnsupported }
+// groupsOf reads proc_pid_cgroup: controller to path, "" for the v2 tree.
+func groupsOf(pid int) (map[string]string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return nil, err
+	}
+	groups := map[string]string{}
+	for text := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSuffix(text, "\n"), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		for name := range strings.SplitSeq(parts[1], ",") {
+			groups[name] = parts[2]
+		}
+	}
+	return groups, nil
+}
+
+// deleteTimeout is how long Delete waits for the kernel to let go of an empty group.
+const deleteTimeout = 10 * time.Second
 
 // Delete removes the empty group and the groups inside it from every hierarchy. What is already gone is no error.
-func (g *Group) Delete(ctx context.Context) error { return errors.ErrUnsupported }
+func (g *Group) Delete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	g.oom.close()
+	for _, root := range g.tree.roots() {
+		if err := removeGroups(ctx, root+g.path); err != nil {
+			return fault.New(fault.CleanupIncomplete, "The control group of a run could not be removed.",
+				"Run rea sandbox sweep when its processes have ended.").With("resources", []string{"cgroup " + g.path}).Because(err)
+		}
+	}
+	return nil
+}
+
+// removeGroups removes a directory of a hierarchy from its leaves up. A process that is just ending keeps its group
+// busy for a moment.
+func removeGroups(ctx context.Context, top string) error {
+	dirs := subtree(top)
+	for _, dir := range slices.Backward(dirs) {
+		err := retry(ctx, func() (bool, error) {
+			err := os.Remove(dir)
+			if err == nil || errors.Is(err, fs.ErrNotExist) {
+				return true, nil
+			}
+			return false, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subtree lists a directory of a hierarchy and everything inside it, parents first.
+func subtree(top string) []string {
+	dirs := []string{top}
+	for i := 0; i < len(dirs); i++ {
+		for _, name := range children(dirs[i]) {
+			dirs = append(dirs, filepath.Join(dirs[i], name))
+		}
+	}
+	return dirs
+}
+
+// retry calls f until it is done or ctx ends, with a short, growing pause. The error is f's last one.
+func retry(ctx context.Context, f func() (done bool, err error)) error {
+	const longest = 20 * time.Millisecond
+	pause := time.Millisecond / 4
+	for {
+		done, err := f()
+		if done {
+			return nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return errors.Join(err, context.Cause(ctx))
+		case <-timer.C:
+		}
+		pause = min(2*pause, longest)
+	}
+}
