@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -125,10 +126,6 @@ func replace(_ context.Context, s step) error {
 		return nil
 	case "symlink":
 		return os.Symlink("/evidence/nonce", name)
-	case "fifo":
-		return unix.Mkfifo(name, 0o600)
-	case "socket":
-		return unix.Mknod(name, unix.S_IFSOCK|0o600, 0)
 	}
 	return fmt.Errorf("cannot replace a file by %q", s.Op)
 }
@@ -154,8 +151,6 @@ func swap(_ context.Context, s step) error {
 			os.Link(spare, name)
 			os.Remove(name)
 			os.Symlink("/etc/hostname", name)
-			os.Remove(name)
-			unix.Mkfifo(name, 0o600)
 			os.Remove(name)
 			os.Rename(spare, name)
 			os.Rename(name, spare)
@@ -226,15 +221,20 @@ func sleep() {
 	}
 }
 
-// grab opens whatever is open in the process behind dir, for writing, and counts what it got besides files and
-// devices: pipes and sockets.
+// grab opens again, for writing, what is open as one of the first descriptors in the process behind dir, and counts
+// the pipes and sockets that it got.
 func grab(dir string) int {
-	got := 0
-	for fd := range 256 {
-		f, err := unix.Open(filepath.Join(dir, strconv.Itoa(fd)), unix.O_RDWR|unix.O_NONBLOCK, 0)
-		if err != nil {
-			continue
+	opened := []int{}
+	for fd := range 32 {
+		if f, err := unix.Open(filepath.Join(dir, strconv.Itoa(fd)), unix.O_RDWR|unix.O_NONBLOCK, 0); err == nil {
+			opened = append(opened, f)
 		}
+		if slices.Contains(opened, fd+1) {
+			break // what follows was opened here
+		}
+	}
+	got := 0
+	for _, f := range opened {
 		var st unix.Stat_t
 		if unix.Fstat(f, &st) == nil && (st.Mode&unix.S_IFMT == unix.S_IFIFO || st.Mode&unix.S_IFMT == unix.S_IFSOCK) {
 			got++

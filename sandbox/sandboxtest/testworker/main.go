@@ -70,9 +70,9 @@ var actions = map[string]func(context.Context, step) error{
 	"done":    done,    // send a done for the call with a made-up digest
 	"hello":   hello,   // say hello again
 	"tamper":  tamper,  // change a byte of files/<path>, which an earlier behaviour wrote
-	"replace": replace, // put op (symlink, fifo, socket, hardlink, setuid, sparse, missing) in place of files/<path>
+	"replace": replace, // put op (symlink, hardlink, setuid, sparse, missing) in place of files/<path>
 	"litter":  litter,  // leave count files that no manifest names
-	"swap":    swap,    // for ever, in the background: files/<path> is now a file, now a link, now a pipe
+	"swap":    swap,    // for ever, in the background: files/<path> is now a file, now a link
 
 	// Ends.
 	"exit":    exit,    // with code count, nothing sealed
