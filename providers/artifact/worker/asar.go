@@ -146,13 +146,7 @@ func (a *asarReader) packed(m *member, e *asar.Entry) {
 		m.problem = fmt.Sprintf("Its range lies outside the file: %d bytes at %d, and %d bytes are packed.", e.Size, offset, room)
 		return
 	}
-	section := io.NewSectionReader(a.c.src, a.data+offset, e.Size)
-	m.source = &artifact.Range{Offset: a.data + offset, Length: e.Size}
-	m.compressed = e.Size
-	m.section = section
-	m.open = func() (io.ReadCloser, error) {
-		return io.NopCloser(io.NewSectionReader(a.c.src, a.data+offset, e.Size)), nil
-	}
+	a.c.stored(m, a.data+offset, e.Size)
 }
 
 // unpacked reads the companion. Its size is whatever the file has: packagers change companions after packing, and the

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"fmt"
-	"io"
 	"iter"
 
 	"rea/providers/artifact"
@@ -26,12 +25,8 @@ func (c *container) slices(slices []fat.Slice) iter.Seq2[*member, error] {
 			if s.Problem != "" {
 				m.problem = fmt.Sprintf("It cannot be read: %s.", s.Problem)
 			} else {
-				m.declared, m.compressed = s.Length, s.Length
-				m.source = &artifact.Range{Offset: s.Offset, Length: s.Length}
-				m.section = io.NewSectionReader(c.src, s.Offset, s.Length)
-				m.open = func() (io.ReadCloser, error) {
-					return io.NopCloser(io.NewSectionReader(c.src, s.Offset, s.Length)), nil
-				}
+				m.declared = s.Length
+				c.stored(m, s.Offset, s.Length)
 			}
 			c.add(m, [][]byte{[]byte(s.Name())})
 			if !yield(m, nil) {

@@ -67,9 +67,7 @@ func (t *tarReader) bytes(m *member, h *tar.Member) {
 		m.problem = fmt.Sprintf("Its data is cut: %d bytes declared, %d present.", h.Size, src.size-h.Start)
 		return
 	}
-	start, size := h.Start, h.Size
-	m.section = io.NewSectionReader(src, start, size)
-	m.open = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(src, start, size)), nil }
+	t.c.stored(m, h.Start, h.Size)
 }
 
 // stream gives the members of an archive inside a compressed stream.

@@ -110,6 +110,15 @@ func (c *container) named(m *member, name string, plain bool, parts [][]byte) *m
 	return m
 }
 
+// stored says that m's bytes stand in the container as they are.
+func (c *container) stored(m *member, offset, length int64) {
+	src := c.src
+	m.compressed = length
+	m.source = &artifact.Range{Offset: offset, Length: length}
+	m.section = io.NewSectionReader(src, offset, length)
+	m.open = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(src, offset, length)), nil }
+}
+
 const (
 	rootPath = "."
 	notPlain = "Its recorded name is not a plain relative path; it is shown escaped and never written: "

@@ -1,0 +1,281 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"rea/evidence/fault"
+	"rea/evidence/target"
+	"rea/evidence/volume"
+	"rea/providers/artifact"
+)
+
+// result is an inventory as encoding/json reads it: not through this project's own decoder.
+type result struct {
+	Manifest       artifact.Manifest
+	Nodes          []artifact.Node
+	Occurrences    []artifact.Occurrence
+	Containers     []artifact.Container
+	Limitations    []string
+	Coverage       artifact.Coverage
+	Contradictions []artifact.Contradiction `json:"integrity_contradictions"`
+	Seen           volume.TargetSeen        `json:"-"`
+	Bytes          []byte                   `json:"-"`
+}
+
+// place puts content where a container has its target: a file at TARGET/artifact.
+func placeFile(t testing.TB, content []byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, target.MainName), string(content))
+	return dir
+}
+
+func write(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fakeCall stands for the frame: it keeps what an operation writes in memory.
+type fakeCall struct {
+	result  bytes.Buffer
+	mu      sync.Mutex
+	files   map[string]*bytes.Buffer
+	seen    volume.TargetSeen
+	entries int64
+}
+
+type memoryFile struct{ *bytes.Buffer }
+
+func (memoryFile) Close() error { return nil }
+
+func (f *fakeCall) call(t testing.TB, dir string, p params) call {
+	raw, err := json.Marshal(map[string]any{"integrity_policy": p.Policy, "name": p.Name, "selected": p.Selected})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.files = map[string]*bytes.Buffer{}
+	return call{
+		params: raw, target: dir, result: func() io.Writer { return &f.result },
+		file: func(name string) (io.WriteCloser, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.files[name] != nil {
+				return nil, fmt.Errorf("file %s is made twice", name)
+			}
+			f.files[name] = &bytes.Buffer{}
+			return memoryFile{f.files[name]}, nil
+		},
+		scratch:  func() (string, error) { return t.TempDir(), nil },
+		progress: func(_, _ string, entries, _ int64) { f.entries = entries },
+		seen:     func(s volume.TargetSeen) { f.seen = s },
+	}
+}
+
+func tryInventory(t testing.TB, dir, name string, policy artifact.Policy) (*result, error) {
+	t.Helper()
+	var f fakeCall
+	if err := inventory(t.Context(), f.call(t, dir, params{Policy: policy, Name: name})); err != nil {
+		return nil, err
+	}
+	r := &result{Seen: f.seen, Bytes: f.result.Bytes()}
+	if err := json.Unmarshal(f.result.Bytes(), r); err != nil {
+		t.Fatal(err)
+	}
+	checkSeen(t, dir, r.Seen)
+	return r, nil
+}
+
+// checkSeen holds the worker's digest of the target against the core's.
+func checkSeen(t testing.TB, dir string, seen volume.TargetSeen) {
+	t.Helper()
+	root, companion, err := openTarget("test", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if companion != nil {
+		defer companion.Close()
+	}
+	d, err := target.Hash(context.Background(), target.Parts(root, companion), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.SHA256 != seen.SHA256 {
+		t.Errorf("the worker saw target %s, the core %s", seen.SHA256, d.SHA256)
+	}
+}
+
+func mustInventory(t testing.TB, dir, name string) *result {
+	t.Helper()
+	r, err := tryInventory(t, dir, name, artifact.PolicyFail)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return r
+}
+
+func inventoryOf(t testing.TB, name string, content []byte) *result {
+	t.Helper()
+	return mustInventory(t, placeFile(t, content), name)
+}
+
+// at finds the occurrences of a path, in the inventory's order.
+func (r *result) at(path string) []artifact.Occurrence {
+	var found []artifact.Occurrence
+	for _, o := range r.Occurrences {
+		if o.LogicalPath == path {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+func (r *result) one(t testing.TB, path string) artifact.Occurrence {
+	t.Helper()
+	found := r.at(path)
+	if len(found) != 1 {
+		t.Fatalf("%d occurrences of %q in %q", len(found), path, r.paths())
+	}
+	return found[0]
+}
+
+func (r *result) paths() []string {
+	var paths []string
+	for _, o := range r.Occurrences {
+		paths = append(paths, o.LogicalPath)
+	}
+	return paths
+}
+
+// sum is the SHA-256 of an occurrence's content, "" where it has none.
+func (r *result) sum(o artifact.Occurrence) string {
+	if o.ArtifactID == nil {
+		return ""
+	}
+	for _, n := range r.Nodes {
+		if n.ArtifactID == *o.ArtifactID {
+			return n.SHA256
+		}
+	}
+	return "no node"
+}
+
+// wantFiles checks that exactly these files were read, by path and SHA-256.
+func (r *result) wantFiles(t testing.TB, want map[string]string) {
+	t.Helper()
+	for path, sum := range want {
+		if got := r.sum(r.one(t, path)); got != sum {
+			t.Errorf("%s: SHA-256 %s, want %s", path, got, sum)
+		}
+	}
+	for _, o := range r.Occurrences {
+		if _, ok := want[o.LogicalPath]; !ok && o.LogicalPath != "." && o.EntryKind == artifact.EntryFile && o.HashStatus == artifact.HashVerified {
+			t.Errorf("%s was read and is not expected", o.LogicalPath)
+		}
+	}
+}
+
+func (r *result) wantCoverage(t testing.TB, want artifact.Status) {
+	t.Helper()
+	if r.Coverage.Status != want {
+		t.Errorf("coverage %s, want %s; limitations %q", r.Coverage.Status, want, r.Limitations)
+	}
+}
+
+// says reports whether one of the limitations holds all of the words.
+func says(limitations []string, words ...string) bool {
+	for _, l := range limitations {
+		all := true
+		for _, w := range words {
+			all = all && strings.Contains(l, w)
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+func wantSays(t testing.TB, what string, limitations []string, words ...string) {
+	t.Helper()
+	if !says(limitations, words...) {
+		t.Errorf("%s: no limitation says %q in %q", what, words, limitations)
+	}
+}
+
+func wantFault(t testing.TB, err error, code fault.Code, details map[string]any) *fault.Error {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		t.Fatalf("error %v is no fault", err)
+	}
+	if f.Code != code {
+		t.Fatalf("code %s, want %s: %v", f.Code, code, err)
+	}
+	for k, v := range details {
+		if fmt.Sprint(f.Details[k]) != fmt.Sprint(v) {
+			t.Errorf("detail %s is %v, want %v", k, f.Details[k], v)
+		}
+	}
+	return f
+}
+
+// extracted is what an extraction wrote, by relative path.
+type extracted struct {
+	files          map[string]string
+	paths          map[string]string // occurrence id to relative path
+	contradictions []artifact.Contradiction
+	limitations    []string
+}
+
+func tryExtract(t testing.TB, dir, name string, policy artifact.Policy, selected ...string) (*extracted, error) {
+	t.Helper()
+	var f fakeCall
+	if err := extract(t.Context(), f.call(t, dir, params{Policy: policy, Name: name, Selected: selected})); err != nil {
+		return nil, err
+	}
+	var r struct {
+		Artifacts []struct {
+			File         string `json:"file"`
+			RelativePath string `json:"relative_path"`
+			OccurrenceID string `json:"occurrence_id"`
+			SHA256       string `json:"sha256"`
+		}
+		Contradictions []artifact.Contradiction `json:"integrity_contradictions"`
+		Limitations    []string
+	}
+	if err := json.Unmarshal(f.result.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	x := &extracted{map[string]string{}, map[string]string{}, r.Contradictions, r.Limitations}
+	used := map[string]bool{}
+	for _, a := range r.Artifacts {
+		content := f.files[a.File].String()
+		if sha([]byte(content)) != a.SHA256 {
+			t.Errorf("%s: the file has %s, its entry says %s", a.RelativePath, sha([]byte(content)), a.SHA256)
+		}
+		if _, ok := x.files[a.RelativePath]; ok {
+			t.Errorf("%s is written twice", a.RelativePath)
+		}
+		x.files[a.RelativePath], x.paths[a.OccurrenceID], used[a.File] = content, a.RelativePath, true
+	}
+	if len(used) != len(f.files) {
+		t.Errorf("%d files were written and %d are named", len(f.files), len(used))
+	}
+	return x, nil
+}
