@@ -25,13 +25,15 @@ import (
 	"rea/images"
 	"rea/providers/wire"
 	"rea/sandbox"
+	"rea/sandbox/docker"
 	"rea/sandbox/journal"
 	"rea/sandbox/oci"
 	"rea/sandbox/staging"
 )
 
-// The tests run every behaviour in a real container, by the oci driver, and look at what the core's side of the
-// channel and of the volume makes of it. What must come out follows from the behaviour and the rules of both packages.
+// The tests run every behaviour in a real container and look at what the core's side of the channel and of the volume
+// makes of it. What must come out follows from the behaviour and the rules of both packages. The oci driver is the fast
+// one; TestEngine has the engine's driver, whose channel is another, do what depends on the channel.
 
 // patience bounds everything that a test waits for.
 const patience = 60 * time.Second
@@ -65,6 +67,12 @@ type run struct {
 	call string // parameters
 }
 
+// driver is a runtime, and how it takes an image.
+type driver struct {
+	sandbox.Runtime
+	image func(i *images.Image, state string) (sandbox.Image, error)
+}
+
 func start(t *testing.T, script ...behaviour) *run {
 	t.Helper()
 	if !staging.Privileged() {
@@ -73,6 +81,14 @@ func start(t *testing.T, script ...behaviour) *run {
 	if _, err := exec.LookPath("runc"); err != nil {
 		t.Skip("runc is not installed")
 	}
+	return startOn(t, driver{oci.New(oci.Options{}), func(i *images.Image, state string) (sandbox.Image, error) {
+		root, err := i.RootFS(state)
+		return i.Sandbox(root), err
+	}}, script...)
+}
+
+func startOn(t *testing.T, d driver, script ...behaviour) *run {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	image, err := build()
@@ -81,20 +97,20 @@ func start(t *testing.T, script ...behaviour) *run {
 	owner, err := journal.Open(ctx, state)
 	must(t, err)
 	t.Cleanup(func() { must(t, owner.Close()) })
-	root, err := image.RootFS(state)
+	ours, err := d.image(image, state)
 	must(t, err)
 	profile, err := sandbox.SeccompProfile(sandbox.SeccompStatic)
 	must(t, err)
 	nonce := sha256.Sum256([]byte(t.Name()))
 	r := &run{t: t, ctx: ctx, spec: sandbox.Spec{
-		ID: journal.NewID(), Image: image.Sandbox(root), Args: []string{sandbox.WorkerPath}, Env: []string{"HOME=/tmp"},
+		ID: journal.NewID(), Image: ours, Args: []string{sandbox.WorkerPath}, Env: []string{"HOME=/tmp"},
 		User:     sandbox.User{UID: sandbox.RunUID, GID: sandbox.RunUID},
 		Evidence: sandbox.Evidence{Bytes: 4 << 20, Inodes: 300, Nonce: hex.EncodeToString(nonce[:])},
 		Scratch:  []sandbox.Tmpfs{{Destination: sandbox.ScratchPath, Bytes: 1 << 20, Inodes: 10}},
 		Limits:   sandbox.Limits{Memory: 96 << 20, PIDs: 60, CPU: 2, NoFile: 200, FileSize: 4 << 40},
 		Seccomp:  profile,
 	}}
-	r.box, err = oci.New(oci.Options{}).Create(ctx, r.spec, owner)
+	r.box, err = d.Create(ctx, r.spec, owner)
 	must(t, err)
 	t.Cleanup(func() {
 		// The test's context may have ended; this must happen all the same.
@@ -388,4 +404,49 @@ func TestCancelled(t *testing.T) {
 	if c.Manifest.Outcome != volume.Cancelled {
 		t.Errorf("outcome %s", c.Manifest.Outcome)
 	}
+}
+
+// TestEngine has the engine carry the channel: an honest answer, a flood, and the end of the leash.
+func TestEngine(t *testing.T) {
+	d, err := docker.New(docker.Options{})
+	must(t, err)
+	defer d.Close()
+	if facts, err := d.Probe(t.Context()); err != nil || !facts.Available || !facts.Privileged {
+		t.Skip("no container engine for a privileged core: " + facts.Reason)
+	}
+	image, err := build()
+	must(t, err)
+	t.Cleanup(func() {
+		// The driver removes no image, and the engine's own program may be absent: then one image stays.
+		if _, err := exec.LookPath("docker"); err == nil {
+			if out, err := exec.Command("docker", "rmi", "--force", image.Digest).CombinedOutput(); err != nil {
+				t.Errorf("remove the image: %v, %s", err, out)
+			}
+		}
+	})
+	engine := driver{d, func(i *images.Image, _ string) (sandbox.Image, error) { return i.Sandbox(""), nil }}
+	t.Run("honest", func(t *testing.T) {
+		r := startOn(t, engine, behaviour{Do: "file", Path: "a", Bytes: 5000}, behaviour{Do: "orphan"})
+		done, err := r.listen()
+		must(t, err)
+		c, err := r.collect(done)
+		must(t, err)
+		want := `{"ok":true,"reports":[{"do":"orphan","count":0,"text":"channels held: 0"}]}`
+		if got := c.Files[volume.ResultName].(*blob).String(); got != want {
+			t.Errorf("result %s, want %s", got, want)
+		}
+	})
+	t.Run("flood", func(t *testing.T) {
+		r := startOn(t, engine, behaviour{Do: "storm"})
+		if _, err := r.listen(); !errors.Is(err, wire.ErrFlood) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("leash", func(t *testing.T) {
+		r := startOn(t, engine, behaviour{Do: "orphan"}, behaviour{Do: "hang"})
+		must(t, r.core.Close())
+		if _, err := r.box.Wait(r.ctx); err != nil {
+			t.Errorf("wait: %v", err)
+		}
+	})
 }
