@@ -24,6 +24,7 @@ import (
 	"rea/orchestrator/run"
 	"rea/orchestrator/session"
 	"rea/orchestrator/session/sessiontest"
+	"rea/providers/artifact"
 )
 
 func someFile(t *testing.T) string {
@@ -304,7 +305,6 @@ func TestOversizedError(t *testing.T) {
 		t.Errorf("got %v", d)
 	}
 	id := limits["evidence_reference"].(map[string]any)["evidence_id"].(string)
-	var summary struct{ Result evidence.BundleSummary }
 	raw := success(t, c.call("get_evidence_bundle", `{"detail":"summary","filters":{"operation":"mcp_tool_error"}}`))
 	var loose struct {
 		Result struct {
@@ -315,7 +315,6 @@ func TestOversizedError(t *testing.T) {
 		}
 	}
 	mustJSON(t, raw, &loose)
-	_ = summary
 	if len(loose.Result.Records) != 1 || loose.Result.Records[0].EvidenceID != id {
 		t.Fatalf("retained %s", raw)
 	}
@@ -580,4 +579,101 @@ func BenchmarkCall(b *testing.B) {
 		}
 	}
 	_ = cs.Close()
+}
+
+// Real inventories, made by the builder that readers feed, through inspection and comparison: by reference, inline as
+// a client's JSON library writes it, and mixed. Structured content holds the advertised schemas.
+func TestInspectAndCompare(t *testing.T) {
+	old, changed := map[string]string{"docs/a.txt": "hello\n", "b": "same"}, map[string]string{"docs/a.txt": "hello!\n", "b": "same", "c<d>&": "new"}
+	oldPath, newPath := someFile(t), someFile(t)
+	c := start(t, options(&sessiontest.Analyzer{OnInventory: func(_ context.Context, path string, _ artifact.Policy, _ func(run.Progress)) (*evidence.Record, artifact.Inventory, error) {
+		if path == oldPath {
+			return sessiontest.Inventory("old", old)
+		}
+		return sessiontest.Inventory("new", changed)
+	}}))
+	c.initialize()
+	inspect := func(path string) (id, inline string) {
+		raw := success(t, c.call("inspect_artifact", `{"path":`+quoted(path)+`}`))
+		checkSchema(t, "inspect_artifact", raw)
+		var r struct {
+			EvidenceID string `json:"evidence_id"`
+		}
+		mustJSON(t, raw, &r)
+		var v any
+		mustJSON(t, raw, &v)
+		again, err := json.Marshal(v) // escapes < > & and changes no meaning
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.EvidenceID, string(again)
+	}
+	leftID, left := inspect(oldPath)
+	rightID, right := inspect(newPath)
+	reference := func(id string) string { return `{"kind":"retained-evidence","evidence_id":"` + id + `"}` }
+	var first string
+	for _, sides := range [][2]string{{reference(leftID), reference(rightID)}, {left, right}, {reference(leftID), right}, {left, reference(rightID)}} {
+		raw := success(t, c.call("compare_artifacts", `{"left":`+sides[0]+`,"right":`+sides[1]+`}`))
+		checkSchema(t, "compare_artifacts", raw)
+		var r struct {
+			EvidenceID string `json:"evidence_id"`
+			Result     struct {
+				Status  string
+				Summary map[string]int
+			} `json:"normalized_result"`
+		}
+		mustJSON(t, raw, &r)
+		// Counted by hand: the root, docs and docs/a.txt changed, c<d>& is new, b is equal.
+		want := map[string]int{"unchanged": 1, "added": 1, "removed": 0, "changed": 3, "unknown": 0, "contradiction": 0}
+		if diff := cmp.Diff(want, r.Result.Summary); diff != "" || r.Result.Status != "changed" {
+			t.Errorf("status %s (-want +got):\n%s", r.Result.Status, diff)
+		}
+		if first == "" {
+			first = r.EvidenceID
+		}
+		if r.EvidenceID != first {
+			t.Errorf("the form of an input changes the Evidence: %s, %s", r.EvidenceID, first)
+		}
+	}
+	bundle := success(t, c.call("get_evidence_bundle", `{}`))
+	checkSchema(t, "get_evidence_bundle", bundle)
+	checkSchema(t, "get_evidence_bundle", success(t, c.call("get_evidence_bundle", `{"detail":"summary"}`)))
+	if n := bytes.Count(bundle, []byte(`"operation":"inventory_artifact","parameters":{"integrity_policy":"fail"}`)); n < 2 {
+		t.Errorf("%d inventories are retained", n)
+	}
+	d := failure(t, c.call("inspect_artifact", `{"path":`+quoted(oldPath)+`,"detail":"summary"}`))
+	if d["code"] != "capability_unavailable" {
+		t.Errorf("got %v", d)
+	}
+	d = failure(t, c.call("compare_artifacts", `{"left":`+strings.Replace(left, "hash_status", "hash_Status", 1)+`,"right":`+reference(rightID)+`}`))
+	if d["code"] != "evidence_integrity_mismatch" {
+		t.Errorf("a changed record: %v", d)
+	}
+}
+
+func checkSchema(t *testing.T, tool string, content []byte) {
+	t.Helper()
+	contract, ok := catalog.Builtin().Lookup(tool)
+	if !ok {
+		t.Fatal(tool)
+	}
+	validate(t, tool, json.RawMessage(contract.OutputSchema()), json.RawMessage(content))
+}
+
+// What verified before a failure is retained, so that the reference in the error can be used.
+func TestPartialObservation(t *testing.T) {
+	c := start(t, options(&sessiontest.Analyzer{OnInventory: func(context.Context, string, artifact.Policy, func(run.Progress)) (*evidence.Record, artifact.Inventory, error) {
+		part, inv, err := sessiontest.Inventory("part", map[string]string{"a": "b"})
+		if err != nil {
+			return nil, inv, err
+		}
+		return part, inv, fault.New(fault.Truncated, "A limit was met.", "Take a smaller artifact.").With("partial_observation",
+			map[string]any{"kind": "retained-evidence", "evidence_id": part.ID})
+	}}))
+	c.initialize()
+	d := failure(t, c.call("inspect_artifact", `{"path":`+quoted(someFile(t))+`}`))
+	part := d["details"].(map[string]any)["partial_observation"].(map[string]any)["evidence_id"].(string)
+	if got := success(t, c.call("get_evidence_bundle", `{"detail":"summary"}`)); !bytes.Contains(got, []byte(part)) {
+		t.Errorf("%s is not retained", part)
+	}
 }

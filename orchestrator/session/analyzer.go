@@ -20,7 +20,7 @@ type Analyzer interface {
 	// path is a file or an application bundle.
 	Identify(ctx context.Context, path string, progress func(run.Progress)) (Identity, error)
 	// Inventory runs inventory_artifact on path and returns the inventory Evidence with the summary that its check
-	// made.
+	// made. A record beside an error is what verified before the failure; the error names it as partial_observation.
 	Inventory(ctx context.Context, path string, policy artifact.Policy, progress func(run.Progress)) (*evidence.Record, artifact.Inventory, error)
 	// Extract runs extract_artifact on path, materialises the verified files and returns the extraction Evidence.
 	Extract(ctx context.Context, path string, o ExtractOptions, progress func(run.Progress)) (*evidence.Record, error)

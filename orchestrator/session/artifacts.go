@@ -39,7 +39,7 @@ func (s *Session) InspectArtifact(ctx context.Context, in InspectInput, progress
 	defer end()
 	inv, sum, err := s.analyzer.Inventory(ctx, path, policy(in.Policy), progress)
 	if err != nil {
-		return nil, fault.From(err)
+		return nil, s.keepPart(ctx, inv, err)
 	}
 	inv, err = s.retain(ctx, inv)
 	if err != nil {
@@ -50,6 +50,19 @@ func (s *Session) InspectArtifact(ctx context.Context, in InspectInput, progress
 		return nil, fault.From(err)
 	}
 	return s.retain(ctx, inspection)
+}
+
+// keepPart retains what verified before a failure, so that the reference in the error can be used; a call that was
+// cancelled keeps it too. It returns the failure.
+func (s *Session) keepPart(ctx context.Context, part *evidence.Record, failure error) error {
+	f := fault.From(failure)
+	if part == nil {
+		return f
+	}
+	if _, err := s.retain(context.WithoutCancel(ctx), part); err != nil {
+		delete(f.Details, "partial_observation")
+	}
+	return f
 }
 
 func noViews() *fault.Error {
@@ -185,7 +198,7 @@ func (s *Session) CompareVersions(ctx context.Context, oldPath, newPath string, 
 		group.Go(func() error {
 			inv, _, err := s.analyzer.Inventory(both, one.path, policy(p), onSide(one.side, progress))
 			if err != nil {
-				return err
+				return s.keepPart(both, inv, err)
 			}
 			*one.to, err = s.retain(both, inv)
 			return err

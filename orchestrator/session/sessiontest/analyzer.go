@@ -3,7 +3,11 @@
 package sessiontest
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"maps"
+	"slices"
 
 	"rea/evidence"
 	"rea/evidence/fault"
@@ -79,4 +83,33 @@ func Record(operation string, value any) *evidence.Record {
 		panic(err)
 	}
 	return r
+}
+
+// Inventory is the inventory Evidence of a zip with these members, made by the builder that a worker's readers feed
+// and checked as the core checks a worker's result. The zip's own bytes are those of root.
+func Inventory(root string, members map[string]string) (*evidence.Record, artifact.Inventory, error) {
+	b := artifact.NewBuilder(artifact.Root{Format: artifact.FormatZip})
+	b.SetContent(0, *content(root))
+	b.SetScope(artifact.ScopeEntries)
+	for _, path := range slices.Sorted(maps.Keys(members)) {
+		size := artifact.SizeOf(int64(len(members[path])))
+		if _, err := b.Add(artifact.Entry{Path: path, EntryKind: artifact.EntryFile, Format: artifact.FormatFile,
+			Content: content(members[path]), DeclaredSize: size, CompressedSize: size}); err != nil {
+			return nil, artifact.Inventory{}, err
+		}
+	}
+	var out bytes.Buffer
+	if _, err := b.Finish(context.Background(), &out); err != nil {
+		return nil, artifact.Inventory{}, err
+	}
+	inv, err := artifact.CheckInventory(context.Background(), bytes.NewReader(out.Bytes()))
+	if err != nil {
+		return nil, artifact.Inventory{}, err
+	}
+	r, err := artifact.InventoryRecord(inv.Subject("sample.zip", "/samples/sample.zip"), artifact.PolicyFail, inv, evidence.CanonicalPayload(out.Bytes()))
+	return r, inv, err
+}
+
+func content(text string) *artifact.Content {
+	return &artifact.Content{SHA256: sha256.Sum256([]byte(text)), Size: int64(len(text))}
 }
