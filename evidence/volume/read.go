@@ -51,7 +51,8 @@ func Folder(seq uint64) string { return strconv.FormatUint(seq, 10) }
 
 // Read reads the answer of one call: the manifest once, held against the commitment, then each file that it names,
 // copied once into a sink of its own while it is hashed. Nothing is listed, reopened or read twice, so it does not
-// matter what the volume's writer does meanwhile.
+// matter what the volume's writer does meanwhile. The sink that create gives for the path of a file below the folder is
+// committed when that file's size and digest are those of the manifest, and aborted otherwise.
 //
 // The error is a *fault.Error: evidence_integrity_mismatch with details reason and entry for what is refused or
 // differs, unreadable_output for a manifest that does not parse, and what create, the sink or the source itself failed

@@ -18,11 +18,10 @@ const headerSize = 4
 
 // Bounds of the free text in a worker's frames.
 const (
-	maxVersion = 128     // Hello.Worker
-	maxNonce   = 64      // Hello.Nonce: 32 bytes in hex
-	maxType    = 64      // Volume.Type
-	maxPhase   = 32      // Progress.Phase
-	maxReason  = 1 << 10 // Fatal.Reason
+	maxVersion = 128 // Hello.Worker
+	maxNonce   = 64  // Hello.Nonce: 32 bytes in hex
+	maxType    = 64  // Volume.Type
+	maxPhase   = 32  // Progress.Phase
 )
 
 // ProtocolError says that the other side broke the protocol. The channel is of no use after it.
@@ -123,7 +122,7 @@ func (m FromWorker) check() error {
 	case m.Done != nil:
 		return m.Done.check()
 	}
-	return bounded("reason", m.Fatal.Reason, maxReason)
+	return bounded("reason", m.Fatal.Reason, MaxReason)
 }
 
 func (h *Hello) check() error {

@@ -19,6 +19,8 @@ const (
 	MaxCoreFrame = 4 << 20
 	// MaxText bounds the text of a progress message in bytes.
 	MaxText = 512
+	// MaxReason bounds the reason of a Fatal in bytes.
+	MaxReason = 1 << 10
 )
 
 // FromCore is a frame from the core; exactly one member is set.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,6 +61,10 @@ var handlers = map[string]Handler{
 		}
 		c.Progress("last", "", 1, 2)
 		return nil
+	},
+	"memory": func(_ context.Context, c *Call) error {
+		_, err := fmt.Fprint(c.Result(), debug.SetMemoryLimit(-1))
+		return err
 	},
 	"scratch":    useScratch,
 	"unreadable": manyUnreadable,

@@ -147,7 +147,7 @@ func (w *Process) Channel() *wire.Worker { return w.conn }
 
 // fatal tells the core why the worker ends. The core may be gone; the exit code then says the same.
 func (w *Process) fatal(err error) {
-	reason := wire.Truncate(err.Error(), 1<<10)
+	reason := wire.Truncate(err.Error(), wire.MaxReason)
 	if w.conn.Send(wire.FromWorker{Fatal: &wire.Fatal{Reason: reason}}) != nil {
 		fmt.Fprintln(os.Stderr, "rea-worker:", reason)
 	}

@@ -254,6 +254,15 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
+// TestMemory: of the program's share an eighth is left for what the Go runtime does not count: 7/8 of 80 million.
+func TestMemory(t *testing.T) {
+	r := start(t, setup{args: []string{"--memory=80000000"}})
+	r.hello()
+	if _, files := r.answer(1, "memory", "{}"); files["result.json"] != "70000000" {
+		t.Errorf("limit %s", files["result.json"])
+	}
+}
+
 func TestOnce(t *testing.T) {
 	r := start(t, setup{args: []string{"--once"}})
 	r.hello()
