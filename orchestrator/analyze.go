@@ -63,7 +63,7 @@ func (h *Host) keepPart(ctx context.Context, in *input, policy artifact.Policy, 
 		return failure
 	}
 	inv, ok := result.Summary.Detail.(artifact.Inventory)
-	if !ok || inv.Coverage.Status == artifact.StatusComplete {
+	if !ok || inv.Coverage.Status == artifact.CoverageComplete {
 		return failure // a part that claims to be the whole is not kept
 	}
 	record, err := h.keepInventory(context.WithoutCancel(ctx), in, policy, inv, result)
@@ -130,7 +130,7 @@ func (h *Host) Identify(ctx context.Context, path string, progress func(run.Prog
 		return session.Identity{}, err
 	}
 	defer in.Close()
-	result, err := h.run(ctx, in, artifact.OpIdentify, artifact.Params{IntegrityPolicy: artifact.PolicyContinue, Name: in.name()}, nil, progress)
+	result, err := h.run(ctx, in, artifact.OpIdentify, artifact.Params{IntegrityPolicy: artifact.PolicyRecord, Name: in.name()}, nil, progress)
 	if err != nil {
 		return session.Identity{}, err
 	}

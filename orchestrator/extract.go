@@ -86,7 +86,7 @@ func (h *Host) selection(ctx context.Context, in *input, o session.ExtractOption
 		slices.Sort(selected)
 		return slices.Compact(selected), "", nil
 	}
-	record, _, result, err := h.inventory(ctx, in, artifact.PolicyContinue, progress)
+	record, _, result, err := h.inventory(ctx, in, artifact.PolicyRecord, progress)
 	if err != nil {
 		return nil, "", err
 	}

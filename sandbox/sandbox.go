@@ -10,6 +10,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"rea/evidence/volume"
@@ -156,13 +157,22 @@ type Exit struct {
 // Usage is what the run consumed and which limits it met, from the kernel's counters. A nil pointer is a figure that
 // this host does not give: unknown, never zero.
 type Usage struct {
-	CPU          *time.Duration `json:"cpu"`
+	CPU          *time.Duration `json:"-"`           // user and system; cpu_ns in JSON, nanoseconds
 	MemoryPeak   *int64         `json:"memory_peak"` // bytes
 	PIDsPeak     *int64         `json:"pids_peak"`
 	OOMKills     *int64         `json:"oom_kills"`     // kills by the run's own memory limit
 	PIDsRefused  *bool          `json:"pids_refused"`  // the pids limit was reached
 	EvidenceFree *Free          `json:"evidence_free"` // nil where the volume could not be examined
 	Processes    *int64         `json:"processes"`     // now
+}
+
+// MarshalJSON writes the processor time as cpu_ns.
+func (u Usage) MarshalJSON() ([]byte, error) {
+	type plain Usage
+	return json.Marshal(struct {
+		plain
+		CPU *int64 `json:"cpu_ns"`
+	}{plain(u), (*int64)(u.CPU)})
 }
 
 // Free is what is left of the evidence volume's quotas.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -46,7 +45,6 @@ type Session struct {
 // target is the active target with the identity of its run.
 type target struct {
 	Identity
-	asked string // the path as the caller gave it, cleaned
 	runID string
 }
 
@@ -70,9 +68,18 @@ func (s *Session) Close(ctx context.Context) error { return s.CloseBinary(ctx) }
 // acquire waits for a semaphore as long as the caller does.
 func acquire(ctx context.Context, sem *semaphore.Weighted, n int64) error {
 	if err := sem.Acquire(ctx, n); err != nil {
-		return fault.From(context.Cause(ctx))
+		return stopped(ctx)
 	}
 	return nil
+}
+
+// stopped is the failure of a call whose context has ended. A cause that is no failure of ours, such as a signal, does
+// not make it another one.
+func stopped(ctx context.Context) *fault.Error {
+	if f := fault.From(context.Cause(ctx)); f.Code != fault.ExecutionFailure {
+		return f
+	}
+	return fault.From(ctx.Err()).Because(context.Cause(ctx))
 }
 
 // enter begins work that may add records. The end function must be called. An analysis that needs the active target
@@ -105,7 +112,7 @@ func (s *Session) active() *target {
 // and so never ends in success.
 func (s *Session) retain(ctx context.Context, r *evidence.Record) (*evidence.Record, error) {
 	if ctx.Err() != nil {
-		return nil, fault.From(context.Cause(ctx))
+		return nil, stopped(ctx)
 	}
 	if _, err := s.ledger.Record(ctx, r); err != nil {
 		return nil, fault.From(err)
@@ -165,12 +172,12 @@ func (s *Session) OpenBinary(ctx context.Context, in OpenInput, progress func(ru
 		return Target{}, err
 	}
 	if ctx.Err() != nil {
-		return Target{}, fault.From(context.Cause(ctx))
+		return Target{}, stopped(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.target == nil || !s.target.same(id) {
-		s.target = &target{Identity: id, asked: filepath.Clean(in.Path), runID: newRunID()}
+		s.target = &target{Identity: id, runID: newRunID()}
 	}
 	return s.target.result(), nil
 }

@@ -64,10 +64,12 @@ func (provider) Manifest() providers.Manifest {
 }
 
 func (provider) Operations() []providers.Operation {
-	return []providers.Operation{{Name: OpInventory, Check: checkInventory}, {Name: OpExtract, Check: checkExtraction}}
+	return []providers.Operation{
+		{Name: OpIdentify, Check: checkInventory}, {Name: OpInventory, Check: checkInventory}, {Name: OpExtract, Check: checkExtraction},
+	}
 }
 
-// Params are the parameters of both operations as the worker gets them. Only integrity_policy is a parameter of the
+// Params are the parameters of every operation as the worker gets them. Only integrity_policy is a parameter of the
 // Evidence.
 type Params struct {
 	IntegrityPolicy Policy `json:"integrity_policy"`

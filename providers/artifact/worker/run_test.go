@@ -89,7 +89,7 @@ func (f *fakeCall) call(t testing.TB, dir string, p params) call {
 func tryInventory(t testing.TB, dir, name string, policy artifact.Policy) (*result, error) {
 	t.Helper()
 	var f fakeCall
-	if err := inventory(t.Context(), f.call(t, dir, params{Policy: policy, Name: name})); err != nil {
+	if err := inventory(t.Context(), artifact.OpInventory, f.call(t, dir, params{Policy: policy, Name: name})); err != nil {
 		return nil, err
 	}
 	r := &result{Seen: f.seen, Bytes: f.result.Bytes()}

@@ -26,7 +26,8 @@ const Name = "artifact"
 // Handlers gives the operations of the artifact provider.
 func Handlers() map[string]frame.Handler {
 	return map[string]frame.Handler{
-		artifact.OpInventory: func(ctx context.Context, c *frame.Call) error { return inventory(ctx, callOf(c)) },
+		artifact.OpIdentify:  func(ctx context.Context, c *frame.Call) error { return inventory(ctx, artifact.OpIdentify, callOf(c)) },
+		artifact.OpInventory: func(ctx context.Context, c *frame.Call) error { return inventory(ctx, artifact.OpInventory, callOf(c)) },
 		artifact.OpExtract:   func(ctx context.Context, c *frame.Call) error { return extract(ctx, callOf(c)) },
 	}
 }
@@ -72,13 +73,13 @@ func decodeParams(operation string, raw []byte) (params, error) {
 	return p, nil
 }
 
-// inventory does inventory_artifact.
-func inventory(ctx context.Context, c call) error {
-	p, err := decodeParams(artifact.OpInventory, c.params)
+// inventory does inventory_artifact, and identify_artifact, which looks into no file.
+func inventory(ctx context.Context, operation string, c call) error {
+	p, err := decodeParams(operation, c.params)
 	if err != nil {
 		return err
 	}
-	w := newWalk(ctx, artifact.OpInventory, p.Policy, c)
+	w := newWalk(ctx, operation, p.Policy, c)
 	if err := w.run(c, p.Name); err != nil {
 		return err
 	}
@@ -218,6 +219,9 @@ func (w *walk) members(f *target.File, companion *os.File, name string) error {
 	w.begin(artifact.Root{Format: format, Content: rootContent(format, content), Executable: f.Info.Exec})
 	c := &container{w: w, src: src, path: rootPath, base: name, number: w.opened}
 	w.opened++
+	if w.operation == artifact.OpIdentify && content != artifact.FormatMachOUniversal { // whose slices are part of what it is
+		return nil
+	}
 	if readerOf(content) == nil {
 		return w.alone(content)
 	}
