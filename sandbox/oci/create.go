@@ -160,11 +160,6 @@ func (b *box) bind(source *os.File, path string, private bool) error {
 		b.spec.User.UID = stat.Uid // the owner's group adds nothing to that
 		unproved, err = staging.Bind(source, path, options)
 	}
-	if errors.Is(err, staging.ErrNoIDMap) {
-		return fault.New(fault.AccessDenied, "The target can be read by root alone, and this host cannot map its owner for the run.",
-			"Make the target readable for others, or copy it to a file system that supports id-mapped mounts.").
-			WithAll(fault.Details{"system_code": "EACCES", "boundary": "filesystem-read"}).Because(err)
-	}
 	b.unproved = append(b.unproved, unproved...)
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"rea/evidence/fault"
 	"rea/images"
 	"rea/sandbox"
@@ -15,6 +17,8 @@ import (
 	"rea/sandbox/sandboxtest"
 	"rea/sandbox/staging"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // harness skips where runc or the right to use it is absent; CI has both.
 func harness(t testing.TB) sandboxtest.Harness {

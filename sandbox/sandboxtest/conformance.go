@@ -35,7 +35,7 @@ func Conformance(t *testing.T, open func(t *testing.T) Harness) {
 	}{
 		{"Identity", identity}, {"ClosedByDefault", closedByDefault}, {"SystemCalls", systemCalls},
 		{"TargetFile", targetFile}, {"TargetDirectory", targetDirectory}, {"TargetNames", targetNames},
-		{"TargetPrivate", targetPrivate}, {"TargetNestedMount", targetNestedMount}, {"TargetSwapped", targetSwapped},
+		{"TargetPrivate", targetPrivate}, {"TargetPrivateUnmapped", targetPrivateUnmapped}, {"TargetNestedMount", targetNestedMount}, {"TargetSwapped", targetSwapped},
 		{"TargetSocket", targetSocket}, {"EvidenceOut", evidenceOut}, {"EvidenceQuota", evidenceQuota},
 		{"EvidenceNotMounted", evidenceNotMounted}, {"MemoryLimit", memoryLimitMet}, {"MemoryLimitOfChild", memoryLimitOfChild},
 		{"PIDsLimit", pidsLimitMet}, {"KillProvesEmpty", killProvesEmpty}, {"LeashEndsRun", leashEndsRun},
@@ -62,7 +62,11 @@ func identity(t *testing.T, b *Bench) {
 	want := id{PID: 1, UID: sandbox.RunUID, GID: sandbox.RunUID, Hostname: "rea", Dir: "/", Env: s.Env,
 		Args: []string{sandbox.WorkerPath, f.Args[1], "an argument"}, Nonce: s.Evidence.Nonce,
 		Type: unix.TMPFS_MAGIC, EvidenceBytes: evidenceBytes, Evidences: evidenceInodes}
-	got := id{f.PID, f.UID, f.GID, f.Status["Groups"], f.Hostname, f.Dir, f.Args, f.Env, f.Nonce,
+	groups := strings.TrimSpace(f.Status["Groups"])
+	if groups == fmt.Sprint(sandbox.RunUID) {
+		groups = "" // engines list the run's own group among the supplementary ones, which adds nothing to it
+	}
+	got := id{f.PID, f.UID, f.GID, groups, f.Hostname, f.Dir, f.Args, f.Env, f.Nonce,
 		f.Evidence.Type, f.Evidence.Bytes, f.Evidence.Inodes}
 	slices.Sort(got.Env)
 	slices.Sort(want.Env)
@@ -149,6 +153,8 @@ func systemCalls(t *testing.T, b *Bench) {
 		switch {
 		case slices.Contains(works, name):
 			want = 0
+		case name == "32-bit entry" && e == -1:
+			continue // refused, or the thread was ended: what a filter of one architecture does
 		case name == "clone3":
 			want = unix.ENOSYS
 		case name == "landlock" && (e == int(unix.ENOSYS) || e == int(unix.EOPNOTSUPP) || e == 0):
@@ -269,6 +275,43 @@ func targetPrivate(t *testing.T, b *Bench) {
 	if r.Facts.UID == 0 {
 		t.Error("the run is root")
 	}
+}
+
+// On a file system that refuses mapped mounts (ramfs does) a private target is read as its owner, and never as root.
+func targetPrivateUnmapped(t *testing.T, b *Bench) {
+	if b.Ordinary {
+		t.Skip("an ordinary user cannot mount the file system that this test needs")
+	}
+	const owner = 12345
+	dir := publicTemp(t)
+	if err := unix.Mount("ramfs", dir, "ramfs", 0, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	file := filepath.Join(dir, "file")
+	if err := errors.Join(os.WriteFile(file, []byte("content"), 0o600), os.Chown(file, owner, owner)); err != nil {
+		t.Fatal(err)
+	}
+	r := b.Start(t, b.Spec(t, Target(t, file)))
+	expectRead(t, r, sandbox.TargetPath, "content")
+	expectClosed(t, r, sandbox.TargetPath)
+	if r.Facts.UID != owner {
+		t.Errorf("the run has uid %d, want the owner's, %d", r.Facts.UID, owner)
+	}
+	if a := r.Do(t, script.Task{Do: script.Write, Path: sandbox.EvidencePath + "/out", Text: "x"}); a.Errno != 0 {
+		t.Errorf("the owner cannot write evidence: %v", unix.Errno(a.Errno))
+	}
+
+	if err := os.Chown(file, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	s := b.Spec(t, Target(t, file))
+	_, err := b.Runtime.Create(Context(t), s, b.Owner)
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != fault.AccessDenied {
+		t.Errorf("a file of root's: %v, want access_denied", err)
+	}
+	b.expectNothing(t, s.ID)
 }
 
 func targetNestedMount(t *testing.T, b *Bench) {
@@ -602,7 +645,9 @@ func proof(t *testing.T, b *Bench) {
 // expectNothing checks the host itself, not the driver's word.
 func (b *Bench) expectNothing(t *testing.T, run string) {
 	t.Helper()
-	b.nothingMounted(t)
+	if left := mountsBelow(t, filepath.Join(b.Owner.RunsDir(), run)); len(left) > 0 {
+		t.Errorf("still mounted: %v", left)
+	}
 	if dirs := cgroupDirs(t, run); len(dirs) > 0 {
 		t.Errorf("cgroups remain: %v", dirs)
 	}

@@ -29,7 +29,8 @@ func crashes(t *testing.T, b *Bench) {
 		state := t.TempDir()
 		b.Harness.Image(t, Probe(t), state) // so that the process that dies has nothing of ours to do but the run
 		cmd := exec.Command(os.Args[0], "-test.run=^"+strings.Split(t.Name(), "/")[0]+"$", "-test.count=1")
-		cmd.Env = append(os.Environ(), crashVariable+"="+state, crashStepVariable+"="+strconv.Itoa(step), ProbeVariable+"="+probe)
+		cmd.Env = append(os.Environ(), crashVariable+"="+state, crashStepVariable+"="+strconv.Itoa(step), ProbeVariable+"="+probe,
+			"TMPDIR="+publicTemp(t)) // which it does not live to clear
 		out, err := cmd.CombinedOutput()
 		status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 		if err == nil || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {

@@ -243,6 +243,8 @@ func (r *Run) Send(t testing.TB, task script.Task) {
 
 func (r *Run) answer(t testing.TB) script.Answer {
 	t.Helper()
+	hung := time.AfterFunc(patience, func() { r.channel.Close() })
+	defer hung.Stop()
 	if !r.lines.Scan() {
 		t.Fatalf("the channel ended: %v\n%s", r.lines.Err(), r.Output())
 	}

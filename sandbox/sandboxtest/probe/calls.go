@@ -16,6 +16,7 @@ import (
 func calls(socket string) map[string]int {
 	out := map[string]int{
 		"clone NEWUSER": newUserNamespace(),
+		"32-bit entry":  errno(exec.Command(sandbox.WorkerPath, "child", "int80").Run()),
 		"landlock":      landlock(),
 		"openat2":       openat2(),
 		"fallocate":     fallocate(),

@@ -14,7 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,6 +46,34 @@ func channel() (io.Reader, io.Writer) {
 		return f, f
 	}
 	return os.Stdin, os.Stdout
+}
+
+// A filter may end the one thread that makes a call: keep the main goroutine on the first one, which others wait for.
+func init() { runtime.LockOSThread() }
+
+// try32bit makes a call through the kernel's 32-bit entry on a thread of its own. It returns 0 if the call was made,
+// 1 if it was refused with an error, 2 if the thread was ended for it.
+func try32bit() int {
+	thread, result := make(chan string, 1), make(chan int32, 1)
+	go func() {
+		runtime.LockOSThread()
+		thread <- fmt.Sprintf("/proc/self/task/%d", unix.Gettid())
+		result <- int32(int80())
+		select {} // the thread must not end by itself
+	}()
+	for path := <-thread; ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(path); err != nil {
+			return 2
+		}
+		select {
+		case r := <-result:
+			if r <= 0 {
+				return 1
+			}
+			return 0
+		default:
+		}
+	}
 }
 
 func serve(in io.Reader, out io.Writer) error {
@@ -209,6 +239,8 @@ func child(args []string) {
 		var n int
 		fmt.Sscan(args[1], &n)
 		allocate(n)
+	case "int80":
+		os.Exit(try32bit())
 	case "daemonize": // leave the session and the parent, as a program that wants to outlive its owner does
 		cmd := exec.Command(sandbox.WorkerPath, "child", "wait")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
