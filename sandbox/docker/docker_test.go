@@ -61,7 +61,7 @@ func leftovers(t testing.TB, d *Driver, run string) []string {
 	}
 	var left []string
 	for _, c := range containers {
-		left = append(left, c.Names...)
+		left = append(left, "container "+c.ID) // not its name: an engine that lost track of one has none
 	}
 	for _, v := range volumes.Volumes {
 		left = append(left, v.Name)

@@ -100,7 +100,7 @@ func (l *leaf) read() sandbox.Usage {
 		u.CPU = duration(keyed(l.usage, "cpu.stat", "usage_usec"), time.Microsecond)
 		return u
 	}
-	u.MemoryPeak, u.OOMKills = number(l.memory, "memory.memsw.max_usage_in_bytes"), keyed(l.memory, "memory.oom_control", "oom_kill")
+	u.MemoryPeak, u.OOMKills = number(l.memory, "memory.max_usage_in_bytes"), keyed(l.memory, "memory.oom_control", "oom_kill")
 	u.CPU = duration(number(l.usage, "cpuacct.usage"), time.Nanosecond)
 	return u
 }

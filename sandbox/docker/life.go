@@ -90,38 +90,41 @@ func (b *box) Kill(ctx context.Context) error {
 	if b.id == "" {
 		return nil
 	}
-	err := b.d.cli.ContainerKill(ctx, b.id, "SIGKILL")
+	if err := b.d.endContainer(ctx, b.id); err != nil {
+		return stillThere(err)
+	}
+	got, err := b.d.cli.ContainerInspect(ctx, b.id)
+	switch {
+	case isGone(err):
+		return nil
+	case err != nil:
+		return stillThere(b.d.failed(ctx, err, "say that the container ended"))
+	case got.State == nil || got.State.Running || got.State.Pid != 0:
+		return stillThere(nil)
+	}
+	return nil
+}
+
+// endContainer kills a container, which may have ended already, and returns when the engine has taken note of it. An
+// engine that removes a container whose end it has not noted yet may list it for ever after.
+func (d *Driver) endContainer(ctx context.Context, id string) error {
+	err := d.cli.ContainerKill(ctx, id, "SIGKILL")
 	if isGone(err) {
 		return nil
 	}
 	if err != nil && !errdefs.IsConflict(err) { // a conflict is a container that does not run
-		return stillThere(b.d.failed(ctx, err, "end the container"))
+		return d.failed(ctx, err, "end the container")
 	}
-	return b.proveEnd(ctx)
-}
-
-// proveEnd waits until the engine says that the container does not run, and looks at it once more.
-func (b *box) proveEnd(ctx context.Context) error {
-	results, failures := b.d.cli.ContainerWait(ctx, b.id, container.WaitConditionNotRunning)
+	results, failures := d.cli.ContainerWait(ctx, id, container.WaitConditionNotRunning)
 	select {
 	case <-results:
+		return nil
 	case err := <-failures:
 		if isGone(err) {
 			return nil
 		}
-		return stillThere(b.d.failed(ctx, err, "say that the container ended"))
+		return d.failed(ctx, err, "say that the container ended")
 	}
-	got, err := b.d.cli.ContainerInspect(ctx, b.id)
-	if isGone(err) {
-		return nil
-	}
-	if err != nil {
-		return stillThere(b.d.failed(ctx, err, "say that the container ended"))
-	}
-	if got.State == nil || got.State.Running || got.State.Pid != 0 {
-		return stillThere(nil)
-	}
-	return nil
 }
 
 // stillThere is the error of a kill that was not proved.

@@ -216,6 +216,11 @@ func (t teardown) removeContainer(ctx context.Context, e journal.Entry) error {
 	if got.Config == nil || !t.carries(got.Config.Labels, e) {
 		return errors.New("the container of that name carries other labels")
 	}
+	if got.State != nil && got.State.Running {
+		if err := t.d.endContainer(ctx, got.ID); err != nil {
+			return err
+		}
+	}
 	err = t.d.cli.ContainerRemove(ctx, got.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	if errdefs.IsConflict(err) { // somebody is removing it: wait for that
 		results, failures := t.d.cli.ContainerWait(ctx, got.ID, container.WaitConditionRemoved)
