@@ -14,6 +14,8 @@ type cursor struct {
 	b    []byte
 	pos  int
 	want string // what should have stood at pos, "" while all is well
+	// forged says that what stood there is well formed and is not the identity of what it stands beside.
+	forged bool
 }
 
 // reset starts an element. The bytes are one syntactically valid JSON value.
@@ -35,6 +37,13 @@ func (c *cursor) ok() bool { return c.want == "" }
 func (c *cursor) fail(want string) {
 	if c.want == "" {
 		c.want = want
+	}
+}
+
+// forge fails because of an identity that does not recompute.
+func (c *cursor) forge(want string) {
+	if c.want == "" {
+		c.want, c.forged = want, true
 	}
 }
 

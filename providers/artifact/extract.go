@@ -168,7 +168,7 @@ func (s *scan) readExtractedEntry(c *cursor) (e ExtractedEntry, occurrence sum) 
 	e.File, e.RelativePath = string(unquote(nil, file)), string(unquote(nil, path))
 	switch {
 	case s.ids.artifact(content) != artifact:
-		c.fail("an artifact_id that is that of its sha256")
+		c.forge("an artifact_id that is that of its sha256")
 	case !digits(e.File):
 		c.fail("decimal digits as the name of a file")
 	case !plainPath(e.RelativePath):

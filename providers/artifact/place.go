@@ -637,6 +637,9 @@ func (s *scan) concludeOwn() error {
 	if !s.rule.own {
 		return nil
 	}
+	if s.inv.Coverage.Scope == ScopeRoot && s.count > 1 {
+		return &flaw{at: "coverage", reason: "the scope is the root and entries are there"}
+	}
 	for i := range s.nodes.len() {
 		if !s.nodes.at(i).used {
 			return &flaw{at: fmt.Sprintf("nodes[%d]", i), reason: "no occurrence has it"}

@@ -133,6 +133,7 @@ var (
 type window struct {
 	r         io.Reader
 	fed, mark int64
+	err       error // the reader's, or the window's own; the decoder does not always pass it on
 }
 
 // windowSlack is what the decoder may read ahead of an element's end.
@@ -140,10 +141,14 @@ const windowSlack = 128 << 10
 
 func (w *window) Read(p []byte) (int, error) {
 	if w.fed-w.mark > MaxElement+windowSlack {
-		return 0, &flaw{at: fmt.Sprintf("byte %d", w.mark), reason: fmt.Sprintf("an element is longer than %d bytes", MaxElement)}
+		w.err = &flaw{at: fmt.Sprintf("byte %d", w.mark), reason: fmt.Sprintf("an element is longer than %d bytes", MaxElement)}
+		return 0, w.err
 	}
 	n, err := w.r.Read(p)
 	w.fed += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
 	return n, err
 }
 
@@ -216,11 +221,10 @@ func (s *scan) optional(key string) bool {
 
 // broken turns a decoder's error into a flaw, or gives the reader's own.
 func (s *scan) broken(err error) error {
-	var f *flaw
 	var syntax *jsontext.SyntacticError
 	switch {
-	case errors.As(err, &f):
-		return f
+	case s.win.err != nil:
+		return s.win.err
 	case errors.As(err, &syntax), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return &flaw{at: fmt.Sprintf("byte %d", s.dec.InputOffset()), reason: "the JSON is malformed or cut"}
 	}
@@ -324,7 +328,7 @@ func (s *scan) element(name string, i int64, graph bool, read func(i int64, raw 
 	err = read(i, raw, &s.cur)
 	if err == nil {
 		if e := s.cur.end(); e != nil {
-			err = &flaw{reason: e.Error()}
+			err = &flaw{reason: e.Error(), identity: s.cur.forged}
 		}
 	}
 	var f *flaw
@@ -536,7 +540,7 @@ func (s *scan) readNode(c *cursor) (n nodeRow, raw []byte) {
 	}
 	n.format = uint8(index(formats, format))
 	if s.ids.artifact(content) != n.id {
-		c.fail("an artifact_id that is that of its sha256")
+		c.forge("an artifact_id that is that of its sha256")
 	}
 	isRoot := n.id == s.root
 	if s.rule.own && isRoot != (state == StateMaterialized) {
