@@ -548,7 +548,7 @@ func TestLargeAndDeepArguments(t *testing.T) {
 	c := start(t, options(&sessiontest.Analyzer{}))
 	c.initialize()
 	deep := strings.Repeat(`[`, 900) + strings.Repeat(`]`, 900)
-	r := sessiontest.Record("inspect_artifact", map[string]any{"pad": strings.Repeat("p", 20<<20)})
+	r := sessiontest.Record("inspect_artifact", map[string]any{"pad": strings.Repeat("p", 6<<20)})
 	var b bytes.Buffer
 	if _, err := r.WriteTo(&b); err != nil {
 		t.Fatal(err)
