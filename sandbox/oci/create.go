@@ -50,20 +50,14 @@ func (d *Driver) Create(ctx context.Context, s sandbox.Spec, own *journal.Owner)
 
 // abandon removes what a failed create made. What then remains overrides the failure, as the error algebra wants it.
 func (b *box) abandon(ctx context.Context, failure error) error {
-	receipt, err := b.Destroy(ctx)
-	if err == nil {
+	_, err := b.Destroy(ctx)
+	var remains *fault.Error
+	if !errors.As(err, &remains) {
 		return failure
 	}
 	first := fault.From(failure)
-	kinds := []string{}
-	for _, r := range receipt.Remains {
-		kinds = append(kinds, r.Kind)
-	}
-	return fault.New(fault.CleanupIncomplete, first.Message+" What was made for it could not be removed.",
-		"Run rea sandbox sweep; then repeat the call.").As(first.Category).WithAll(fault.Details{
-		"cleanup": "incomplete", "resources": kinds, "cleanup_reason": receipt.Reason,
-		"execution_failure": string(first.Code),
-	}).Because(failure)
+	remains.Message = first.Message + " " + remains.Message
+	return remains.As(first.Category).With("execution_failure", string(first.Code)).Because(failure)
 }
 
 func (b *box) create(ctx context.Context) error {
@@ -105,6 +99,9 @@ func (b *box) make(kind, name string, do func() error) error {
 	return b.own.Confirm(entry)
 }
 
+// makeCgroup makes the run's group with its limits and, inside it, a place for runc itself: whoever kills the run's
+// group then also ends a runc that is about to make a container. On a pure v2 host runc's few threads and megabytes
+// count against the run's limits while it waits; on a hybrid host the v2 tree carries no limits.
 func (b *box) makeCgroup(ctx context.Context) error {
 	return b.make(sandbox.KindCgroup, cgroup.PathOf(b.spec.ID), func() error {
 		l := b.spec.Limits

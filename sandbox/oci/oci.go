@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"rea/evidence/fault"
@@ -144,4 +143,4 @@ func asFault(what string, err error) error {
 }
 
 // containerID is the container's name for runc and in the journal; it is never used twice because a run id is not.
-func containerID(run string) string { return strings.Join([]string{sandbox.Prefix, run}, "-") }
+func containerID(run string) string { return sandbox.Prefix + "-" + run }

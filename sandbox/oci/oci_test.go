@@ -1,6 +1,7 @@
 package oci_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -98,5 +99,51 @@ func TestRuntimesThatAreRefused(t *testing.T) {
 				t.Errorf("Probe = %+v, %v; want unavailable, with a reason and an action", facts, err)
 			}
 		})
+	}
+}
+
+// A create that is cancelled midway, while something that is not ours keeps the run's directory from being removed:
+// the error says so, the journal keeps the entry, and a sweep finishes when the obstacle is gone.
+func TestCreateThatCannotCleanUp(t *testing.T) {
+	h := harness(t)
+	state := t.TempDir()
+	ctx, cancel := context.WithCancel(sandboxtest.Context(t))
+	var obstacle string
+	journal.Failpoint = func(at journal.Point, e journal.Entry) {
+		if at == journal.AfterConfirm && e.Kind == sandbox.KindRunDirectory {
+			obstacle = filepath.Join(e.Name, "obstacle")
+			if err := os.WriteFile(obstacle, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+	}
+	t.Cleanup(func() { journal.Failpoint = nil })
+	owner, err := journal.Open(ctx, state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bench := &sandboxtest.Bench{Harness: h, State: state, Owner: owner, Image: h.Image(t, sandboxtest.Probe(t), state)}
+	_, err = h.Runtime.Create(ctx, bench.Spec(t), owner)
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != fault.CleanupIncomplete || f.Category != fault.CategoryCancelled ||
+		f.Details["execution_failure"] != "cancelled" || !errors.Is(err, context.Canceled) {
+		t.Fatalf("Create = %v (%+v), want cleanup_incomplete that hides a cancellation", err, f)
+	}
+	if err := owner.Close(); err == nil {
+		t.Fatal("the journal closed as if nothing remained")
+	}
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := journal.DeadOwners(sandboxtest.Context(t), state)
+	if err != nil || len(dead) != 1 {
+		t.Fatalf("dead owners: %v, %v", dead, err)
+	}
+	if receipt, err := h.Runtime.Sweep(sandboxtest.Context(t), dead[0]); err != nil || len(receipt.Made) != 1 || !receipt.Complete() {
+		t.Errorf("sweep: %+v, %v", receipt, err)
+	}
+	if err := dead[0].Finish(); err != nil {
+		t.Error(err)
 	}
 }
