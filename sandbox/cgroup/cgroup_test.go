@@ -264,6 +264,7 @@ func TestUsageOfARunThatRanOutOfMemory(t *testing.T) {
 	}
 	s.run(t)
 	s.Wait()
+	must(t, g.Kill(t.Context())) // the figures are final when the group is empty
 	u := g.Usage()
 	if u.OOMKills == nil || *u.OOMKills < 1 {
 		t.Errorf("out-of-memory events: %s", show(u))
@@ -485,6 +486,54 @@ func TestMountTable(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestObstacles uses directories of plain files in the form of cgroup-v2.rst.
+func TestObstacles(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		want  string
+	}{
+		{"the host's root", map[string]string{"cgroup.controllers": "cpuset cpu io memory pids", "cgroup.procs": "1\n"}, ""},
+		{"no pids", map[string]string{"cgroup.controllers": "cpu memory"}, "the pids controller"},
+		{"no controllers", map[string]string{"cgroup.controllers": ""}, "the cpu controller"},
+		{"a container with processes", map[string]string{"cgroup.controllers": "cpu memory pids", "cgroup.type": "domain", "cgroup.procs": "1\n", "cgroup.subtree_control": ""}, "holds processes"},
+		{"an empty delegated group", map[string]string{"cgroup.controllers": "cpu memory pids", "cgroup.type": "domain", "cgroup.procs": "", "cgroup.subtree_control": ""}, ""},
+		{"controllers handed on", map[string]string{"cgroup.controllers": "cpu memory pids", "cgroup.type": "domain", "cgroup.procs": "1\n", "cgroup.subtree_control": "cpu memory pids"}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tr := tree{unified: t.TempDir()}
+			tr.settle()
+			for name, text := range test.files {
+				must(t, os.WriteFile(filepath.Join(tr.unified, name), []byte(text), 0o600))
+			}
+			reason, action := tr.obstacle()
+			if !strings.Contains(reason, test.want) || (reason == "") != (test.want == "") || (reason == "") != (action == "") {
+				t.Errorf("reason %q, action %q", reason, action)
+			}
+		})
+	}
+	if reason, action := (tree{mode: None}).obstacle(); reason == "" || action == "" {
+		t.Error("a host without control groups has no obstacle")
+	}
+}
+
+// TestCreateBesideAProcess has a process in the parent group itself, to which v2 then refuses to hand controllers on.
+func TestCreateBesideAProcess(t *testing.T) {
+	tr := testTree(t)
+	if tr.mode != V2 {
+		t.Skip("only v2 has this rule")
+	}
+	must(t, os.Mkdir(tr.unified+tr.parent, 0o755))
+	cmd := exec.Command("/bin/sleep", "1000")
+	must(t, cmd.Start())
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	must(t, os.WriteFile(tr.unified+tr.parent+"/cgroup.procs", []byte(strconv.Itoa(cmd.Process.Pid)), 0))
+	_, err := tr.create(t.Context(), "0123456789abcdef", modest)
+	if e := fault.From(err); e.Code != fault.CapabilityUnavailable || e.Action == "" {
+		t.Errorf("error %v", err)
 	}
 }
 

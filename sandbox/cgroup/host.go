@@ -53,10 +53,7 @@ var limiting = []string{"cpu", "memory", "pids"}
 // Detect examines the host and makes nothing.
 func Detect() Host {
 	t := findTree()
-	h := Host{Mode: t.mode, Ceiling: t.ceiling}
-	if t.unified != "" {
-		h.Controllers = t.controllers()
-	}
+	h := Host{Mode: t.mode, Controllers: t.controllers(), Ceiling: t.ceiling}
 	h.Reason, h.Action = t.obstacle()
 	h.Usable = h.Reason == ""
 	return h
@@ -167,6 +164,9 @@ func (t tree) roots() []string {
 
 // controllers lists the controllers of the v2 tree.
 func (t tree) controllers() []string {
+	if t.unified == "" {
+		return nil
+	}
 	list := strings.Fields(readFile(t.unified, "cgroup.controllers"))
 	slices.Sort(list)
 	return list

@@ -12,12 +12,13 @@ import (
 )
 
 // Usage is what the processes of a group used and which limits they met. A nil pointer is a figure that this host
-// does not give: unknown, never zero.
+// does not give: unknown, never zero. That it was the group's own limit that killed is confirmed by a MemoryPeak at the
+// limit: on v2 a host that runs out of memory counts in OOMKills as well.
 type Usage struct {
 	CPU         *time.Duration // processor time, user and system
 	MemoryPeak  *int64         // bytes, pages of files and of the evidence volume counted
 	PIDsPeak    *int64         // tasks
-	OOMKills    *int64         // v2: processes killed at a limit of the group; v1: times that its limit was exhausted
+	OOMKills    *int64         // v2: processes that the kernel killed for want of memory; v1: times that the limit was exhausted
 	PIDsReached *bool          // the tasks limit was reached; that a fork was refused is not proved by it
 	Processes   *int64         // now
 }

@@ -322,3 +322,19 @@ func BenchmarkStart(b *testing.B) {
 		b.StartTimer()
 	}
 }
+
+// BenchmarkKilledCore measures from the core's SIGKILL to its run's empty group.
+func BenchmarkKilledCore(b *testing.B) {
+	if h := cgroup.Detect(); !h.Usable {
+		b.Skip("no control group can be made: " + h.Reason)
+	}
+	for b.Loop() {
+		b.StopTimer()
+		run := runID()
+		cmd, _ := startCore(b, b.TempDir(), run)
+		eventually(b, "two processes in the run", func() bool { return processes(run) == 2 })
+		b.StartTimer()
+		must(b, cmd.Process.Kill())
+		eventually(b, "an empty run", func() bool { return processes(run) == 0 })
+	}
+}
