@@ -226,3 +226,5 @@ func asarArchive(header any, body string) []byte {
 	b = append(append(b, text...), make([]byte, padded-len(text))...)
 	return append(b, body...)
 }
+
+func crcOf(b []byte) uint32 { return crc32.ChecksumIEEE(b) }

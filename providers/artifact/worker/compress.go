@@ -417,11 +417,7 @@ func (c *container) decompress(k codec) error {
 	defer a.Close()
 	c.stream = true
 	br := bufio.NewReaderSize(a, copyBuffer)
-	head, err := br.Peek(recogniseFrom)
-	if len(head) == 0 && err != io.EOF && err != errTail {
-		return noEOF(err)
-	}
-	if tar.Looks(head) {
+	if head, _ := br.Peek(recogniseFrom); tar.Looks(head) {
 		err = c.tarStream(br)
 	} else {
 		err = c.embedded(k, br)
