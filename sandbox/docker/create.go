@@ -105,11 +105,11 @@ func (b *box) chooseUser() error {
 		}
 		switch {
 		case !t.Private:
-		case t.OwnerUID == us && us != 0:
+		case t.OwnerUID == us && us != 0 && !b.e.remapped && !b.e.rootless: // else that id is somebody else's inside
 			b.spec.User.UID = us // its group adds nothing to that
 		default:
 			b.place.unproved = append(b.place.unproved, fmt.Sprintf(
-				"Target %d is not readable by everyone and does not belong to this user: what the run may not read of it stays unknown.", i+1))
+				"Target %d is not readable by everyone, and the run cannot be its owner here: what the run may not read of it stays unknown.", i+1))
 		}
 	}
 	return nil

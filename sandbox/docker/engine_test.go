@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,9 +56,13 @@ func newEngineFor(t *testing.T, prefix []string, args ...string) *privateEngine 
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(dir, 0o711); err != nil { // a remapped engine's containers pass through it
+		t.Fatal(err)
+	}
 	p := &privateEngine{t: t, dir: dir, socket: filepath.Join(dir, "sock"), args: args, prefix: prefix}
 	t.Cleanup(func() {
 		p.stop(syscall.SIGTERM)
+		p.endShims()
 		for unix.Unmount(dir+"/data", unix.MNT_DETACH) == nil { // an engine that was killed leaves its own mount of it
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -107,6 +112,23 @@ func (p *privateEngine) stop(s syscall.Signal) {
 	}
 	_ = p.cmd.Process.Signal(s) // it may have ended by itself
 	_ = p.cmd.Wait()
+}
+
+// endShims ends what a killed engine leaves behind for a container, and no later one takes over.
+func (p *privateEngine) endShims() {
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, line := range lines {
+		data, err := os.ReadFile(line)
+		if err != nil || !strings.Contains(string(data), p.dir+"/exec/containerd/containerd.sock") {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(line))); err == nil {
+			_ = unix.Kill(pid, unix.SIGKILL) // it may end by itself just now
+		}
+	}
 }
 
 func (p *privateEngine) driver(o Options) *Driver {
