@@ -63,17 +63,23 @@ func Build(ctx context.Context, name string, engine Engine, stateDir string, unp
 	if err != nil {
 		return Info{}, err
 	}
-	if engine != nil {
-		if err := engine.LoadImage(ctx, image.Sandbox("")); err != nil {
-			return Info{}, err
-		}
-	}
-	if unpack {
-		if _, err := image.RootFS(stateDir); err != nil {
-			return Info{}, err
-		}
+	if err := image.build(ctx, engine, stateDir, unpack); err != nil {
+		return Info{}, err
 	}
 	return image.info(ctx, engine, stateDir)
+}
+
+func (i *Image) build(ctx context.Context, engine Engine, stateDir string, unpack bool) error {
+	if engine != nil {
+		if err := engine.LoadImage(ctx, i.Sandbox("")); err != nil {
+			return err
+		}
+	}
+	if !unpack {
+		return nil
+	}
+	_, err := i.RootFS(stateDir)
+	return err
 }
 
 func (i *Image) info(ctx context.Context, engine Engine, stateDir string) (Info, error) {
