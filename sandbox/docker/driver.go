@@ -82,10 +82,3 @@ func (d *Driver) contact(ctx context.Context) (*engine, error) {
 	d.engine = e
 	return e, nil
 }
-
-// lost forgets what the engine said: it may come back as another one.
-func (d *Driver) lost() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.engine = nil
-}

@@ -18,6 +18,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/system"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"rea/evidence/fault"
 	"rea/sandbox"
@@ -90,6 +91,13 @@ func TestAbsentEngine(t *testing.T) {
 		if err != nil || facts.Available || facts.Reason != f.Message || facts.Action != f.Action {
 			t.Errorf("probe: %+v, %v", facts, err)
 		}
+	}
+}
+
+func TestAbsenceOfPermission(t *testing.T) {
+	err := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EACCES)}
+	if message, action := engineAt(t, "/").absence(err); !strings.Contains(message, "may not") || !strings.Contains(action, "usermod") {
+		t.Errorf("%q %q", message, action)
 	}
 }
 
