@@ -30,7 +30,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(serverVariable) != "" {
 		os.Exit(serveProcess())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m,
+		// Idle connections to the engine, kept by its driver for the next run.
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
 // options is a server over a fake analyzer.

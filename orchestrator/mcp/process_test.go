@@ -45,6 +45,9 @@ func TestForeignClients(t *testing.T) {
 	t.Run("python", func(t *testing.T) {
 		python, err := exec.LookPath("python3")
 		if err != nil {
+			if required() {
+				t.Fatal(err)
+			}
 			t.Skip("no python3")
 		}
 		runClient(t, exec.Command(python, "testdata/client/raw.py", target, exe))
