@@ -79,8 +79,8 @@ type Entry struct {
 	Declared         *Declared  // digest that the container states, nil for none
 }
 
-// ErrFull says that a Builder holds MaxEntries. Stop adding, add a limitation and call Incomplete.
-var ErrFull = errors.New("the inventory holds its maximum of entries")
+// ErrFull says that a Builder holds MaxEntries or MaxPathBytes. Stop adding, add a limitation and call Incomplete.
+var ErrFull = errors.New("the inventory holds its maximum of entries or path bytes")
 
 // ErrPath says that a path cannot stand in a graph: not plain, longer than MaxPath, or not below its container.
 // A reader escapes names before it adds them, so this is a path that is too long or a reader's mistake.
@@ -91,6 +91,7 @@ var ErrPath = errors.New("the logical path cannot stand in an inventory")
 type Builder struct {
 	rows        chunks[row]
 	paths       strings.Builder // current block of path bytes
+	pathBytes   int             // of all paths
 	dirs        map[dirKey]Ref
 	notes       []notes // limitations of the few entries that have some
 	declared    []declared
@@ -222,9 +223,10 @@ func (b *Builder) Add(e Entry) (Ref, error) {
 	}
 	ref, ok := b.implied(e, path)
 	if !ok {
-		if b.rows.len() >= MaxEntries {
+		if b.full(1, len(path)) {
 			return 0, ErrFull
 		}
+		b.pathBytes += len(path)
 		ref = Ref(b.rows.add(row{path: path, container: e.Container, parent: parent}))
 		if e.EntryKind == EntryDirectory {
 			b.enter(e.Container, path, ref)
@@ -245,10 +247,12 @@ func (b *Builder) admit(e Entry) error {
 			return fmt.Errorf("%w: %.200q is not below %.200q", ErrPath, e.Path, above)
 		}
 	}
-	if b.rows.len() >= MaxEntries {
-		return ErrFull
-	}
 	return nil
+}
+
+// full reports whether n more entries with paths of so many bytes do not fit.
+func (b *Builder) full(n, bytes int) bool {
+	return b.rows.len()+n > MaxEntries || b.pathBytes+bytes > MaxPathBytes
 }
 
 // plainPath reports whether a logical path is relative, of plain components and short enough.
@@ -286,27 +290,42 @@ func (b *Builder) directory(container Ref, path string) (Ref, error) {
 		inside = b.row(container).path
 	}
 	var missing []string
-	at := container
+	at, bytes := container, 0
 	for path != inside && path != "" {
 		if ref, ok := b.dirs[dirKey{container, path}]; ok {
 			at = ref
 			break
 		}
 		missing = append(missing, path)
+		bytes += len(path)
 		path = path[:max(strings.LastIndexByte(path, '/'), 0)]
 	}
-	if b.rows.len()+len(missing) >= MaxEntries {
+	if b.full(len(missing)+1, bytes) {
 		return 0, ErrFull
 	}
+	b.pathBytes += bytes
 	for _, path := range slices.Backward(missing) {
 		r := row{path: path, container: container, parent: at, flags: flagImplied, offset: -1, length: -1}
-		r.kind, r.place = uint8(index(kinds, Role(path, FormatDirectory))), formatIndex(FormatDirectory)
-		r.format = r.place
+		r.format = formatIndex(FormatDirectory)
+		r.place, r.kind = r.format, b.directoryKind(at, path)
 		at = Ref(b.rows.add(r))
 		b.enter(container, path, at)
 	}
 	return at, nil
 }
+
+// directoryKind is Role for a directory. Below another directory it follows from that one's, so that a deep path is not
+// read again for each of its components.
+func (b *Builder) directoryKind(in Ref, path string) uint8 {
+	above := b.row(in)
+	if above.kindOfEntry() == EntryDirectory && !inFramework(path[strings.LastIndexByte(path, '/')+1:]) {
+		return uint8(index(kinds, directoryRoles[kinds[above.kind] == KindFramework]))
+	}
+	return uint8(index(kinds, Role(path, FormatDirectory)))
+}
+
+// directoryRoles are the roles of a directory, by whether it stands in a framework.
+var directoryRoles = map[bool]Kind{true: KindFramework, false: KindContainer}
 
 // enter makes a directory the one that entries below its path stand in, unless there is one.
 func (b *Builder) enter(container Ref, path string, ref Ref) {

@@ -4,9 +4,15 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"rea/evidence"
 )
 
 // vectorInventory is the complete sample of the contract, as it stands there.
@@ -73,6 +79,173 @@ func vectorBuilder(t testing.TB) *Builder {
 func TestVector(t *testing.T) {
 	got := finish(t, vectorBuilder(t))
 	if diff := cmp.Diff(meaning(t, []byte(vectorInventory)), meaning(t, got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// occurrences decodes the places of an inventory as "kind path #ordinal".
+func occurrences(t testing.TB, raw []byte) []string {
+	t.Helper()
+	var v struct{ Occurrences []Occurrence }
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, o := range v.Occurrences {
+		s := string(o.EntryKind) + " " + o.LogicalPath
+		if o.Ordinal != nil {
+			s += fmt.Sprint(" #", *o.Ordinal)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// TestBuilderOrder has names whose order, repetition and ancestors are not those in which they are added.
+func TestBuilderOrder(t *testing.T) {
+	b := archive(t, "root",
+		file("d/e/f", "1"), file("d", "2"), file("d-b", "3"), file("d", "4"), file("!", "5"),
+		Entry{Path: "d/e", EntryKind: EntryDirectory}, Entry{Path: "d/e", EntryKind: EntryDirectory},
+		Entry{Path: "l", EntryKind: EntrySymlink})
+	zip := mustAdd(t, b, with(file("n.zip", "zip"), func(e *Entry) { e.Format = FormatZip }))
+	mustAdd(t, b, with(file("n.zip/x/y", "6"), func(e *Entry) { e.Container = zip }))
+	raw := finish(t, b)
+	want := []string{
+		"file !", "file .", "directory d", "file d #0", "file d #1", "file d-b", "directory d/e #0", "directory d/e #1", "file d/e/f",
+		"symlink l", "file n.zip", "directory n.zip/x", "file n.zip/x/y",
+	}
+	if diff := cmp.Diff(want, occurrences(t, raw)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := CheckInventory(t.Context(), bytes.NewReader(raw)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBuilderAddOrder: a graph without repeated names does not depend on the order of adding.
+func TestBuilderAddOrder(t *testing.T) {
+	entries := []Entry{file("a/b/c", "1"), file("a/d", "2"), file("x.js.map", "3"), file("x.js", "4"), {Path: "a", EntryKind: EntryDirectory},
+		with(file("same", "1"), func(e *Entry) { e.NodeLimitations = []string{"said here"} })}
+	want := finish(t, archive(t, "root", entries...))
+	slices.Reverse(entries)
+	if got := finish(t, archive(t, "root", entries...)); !bytes.Equal(want, got) {
+		t.Errorf("%s\n%s", want, got)
+	}
+}
+
+// TestBuilderDirectoryRoot computes the digest of a directory root from its definition, with the generic encoder.
+func TestBuilderDirectoryRoot(t *testing.T) {
+	b := NewBuilder(Root{Format: FormatDirectory})
+	b.SetScope(ScopeEntries)
+	mustAdd(t, b, file("d/a", "1"))
+	mustAdd(t, b, Entry{Path: "-link", EntryKind: EntrySymlink})
+	raw := finish(t, b)
+	var v struct {
+		Manifest    Manifest
+		Occurrences []Occurrence
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	children := []any{}
+	for _, o := range v.Occurrences {
+		if o.LogicalPath != "." {
+			children = append(children, map[string]any{"logical_path": o.LogicalPath, "artifact_id": o.ArtifactID})
+		}
+	}
+	want, err := evidence.Digest(map[string]any{"kind": "directory-root", "children": children})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(children) != 3 || v.Manifest.RootSHA256 != want || v.Manifest.RootFormat != FormatDirectory {
+		t.Errorf("%d children, %+v, want %s", len(children), v.Manifest, want)
+	}
+	if _, err := CheckInventory(t.Context(), bytes.NewReader(raw)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBuilderRefuses has paths that cannot stand in a graph; a refusal leaves the builder as it was.
+func TestBuilderRefuses(t *testing.T) {
+	b := archive(t, "root", file("a.zip", "zip"))
+	before := b.Len()
+	for _, path := range []string{"", ".", "..", "/a", "a//b", "a/", "a/../b", "a/./b", `a\b`, "a\x00", "\xff", strings.Repeat("x", MaxPath+1)} {
+		if _, err := b.Add(Entry{Path: path, EntryKind: EntryFile}); !errors.Is(err, ErrPath) {
+			t.Errorf("%.20q: %v", path, err)
+		}
+	}
+	for _, path := range []string{"a.zip", "a.zipx/y", "b"} {
+		if _, err := b.Add(Entry{Path: path, Container: 1, EntryKind: EntryFile}); !errors.Is(err, ErrPath) {
+			t.Errorf("%q in a.zip: %v", path, err)
+		}
+	}
+	if b.Len() != before {
+		t.Errorf("%d entries became %d", before, b.Len())
+	}
+}
+
+// TestBuilderFull fills a builder by one entry whose directories alone are too many, and by entries one by one.
+func TestBuilderFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a graph to its limit")
+	}
+	b := NewBuilder(Root{Format: FormatZip})
+	deep := strings.Repeat("d/", MaxPath/2-8)
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = b.Add(Entry{Path: fmt.Sprintf("%d/%sf", i, deep), EntryKind: EntryFile})
+	}
+	if !errors.Is(err, ErrFull) || b.pathBytes > MaxPathBytes || b.pathBytes < MaxPathBytes/2 {
+		t.Errorf("%d path bytes, %v", b.pathBytes, err)
+	}
+	for err = nil; err == nil; {
+		_, err = b.Add(Entry{Path: "f", EntryKind: EntryFile})
+	}
+	if !errors.Is(err, ErrFull) || b.Len() != MaxEntries {
+		t.Errorf("%d entries, %v", b.Len(), err)
+	}
+}
+
+// TestBuilderLimits bounds what a hostile target can make the builder say.
+func TestBuilderLimits(t *testing.T) {
+	b := archive(t, "root")
+	for i := range MaxLimitations + 10 {
+		b.Limit(fmt.Sprint("limitation ", i))
+	}
+	b.Limit("limitation 0")
+	ref := mustAdd(t, b, file("a", "1"))
+	for i := range 100 {
+		b.AddLimitation(ref, fmt.Sprint(i, strings.Repeat("é", 5000), "\xff"))
+	}
+	raw := finish(t, b)
+	inv, err := CheckInventory(t.Context(), bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(inv.Limitations); n != MaxLimitations || !strings.HasPrefix(inv.Limitations[n-1], "More ") {
+		t.Errorf("%d limitations, the last is %q", n, inv.Limitations[n-1])
+	}
+}
+
+// TestBuilderContradiction is the contract's vector of a contradiction, through the builder.
+func TestBuilderContradiction(t *testing.T) {
+	b := NewBuilder(Root{Format: FormatZip})
+	b.SetScope(ScopeEntries)
+	b.SetContent(0, *content("container bytes"))
+	ref := mustAdd(t, b, with(file("docs/a.txt", "hello\n"), func(e *Entry) { e.Declared = &Declared{} }))
+	inv, err := CheckInventory(t.Context(), bytes.NewReader(finish(t, b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Contradiction{{
+		ContradictionID: "ic_dd23f0ca39d419fa9e790d6f5ce01252e67aadbfb132b0f6472a86a7f6adf8db", DeclaredSHA256: strings.Repeat("0", 64),
+		EntryKind: EntryFile, Limitations: []string{limitMismatch}, LogicalPath: "docs/a.txt",
+		ObservedSHA256:   "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03",
+		OccurrenceID:     "occ_e0e56020a85e367718af167847582cfb7efdb178bcb216ddf04da825276abf6c",
+		ParentArtifactID: "art_c74cb5c2cd1324f13e8b57eae0c2e21926771429711f7c04f9f7979911f77945",
+		Provenance:       ContradictionProvenance, Trust: ContradictionTrust,
+	}}
+	if diff := cmp.Diff(want, inv.Contradictions); diff != "" || !b.Mismatched(ref) {
 		t.Error(diff)
 	}
 }

@@ -14,6 +14,9 @@ const (
 	MaxEntries = 1_000_000
 	// MaxPath bounds a logical path in bytes: a name of 4,096 bytes, each escaped to three.
 	MaxPath = 3 * 4096
+	// MaxPathBytes bounds all logical paths of one inventory together, so that deep names cannot multiply: 268 bytes for
+	// each of MaxEntries, about four times what real trees of that size have.
+	MaxPathBytes = 256 << 20
 	// MaxElement bounds one element of a result (a node, an occurrence, a limitation) in bytes of JSON, so that a
 	// stream is never held as one value.
 	MaxElement = 1 << 20
