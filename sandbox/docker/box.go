@@ -105,15 +105,20 @@ func (b *box) Evidence(ctx context.Context) (volume.Source, error) {
 
 // Usage reads the run's counters: of our cgroup, or the last ones that the container's own gave.
 func (b *box) Usage(ctx context.Context) (sandbox.Usage, error) {
+	usage := b.counters()
+	err := b.free(ctx, &usage)
+	return usage, err
+}
+
+func (b *box) counters() sandbox.Usage {
 	if b.group == nil {
-		return b.leafUsage(), nil
+		return b.leafUsage()
 	}
 	u := b.group.Usage()
-	usage := sandbox.Usage{
+	return sandbox.Usage{
 		CPU: u.CPU, MemoryPeak: u.MemoryPeak, PIDsPeak: u.PIDsPeak, OOMKills: u.OOMKills,
 		PIDsRefused: u.PIDsReached, Processes: u.Processes,
 	}
-	return usage, b.free(ctx, &usage)
 }
 
 // free adds what is left of the evidence volume where it can be examined.

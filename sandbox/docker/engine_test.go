@@ -530,3 +530,38 @@ func TestOrdinaryCounters(t *testing.T) {
 		fails(t, got.verifyLeaf(inspect.State.Pid), fault.CapabilityUnavailable, fault.Details{"feature": "limit pids"})
 	})
 }
+
+// TestForeignCgroupDriver is a core that may mount beside an engine that takes no cgroup of ours for a parent. The
+// engine of this host is made to seem one: what is under test is what the driver does then.
+func TestForeignCgroupDriver(t *testing.T) {
+	if !staging.Privileged() {
+		t.Skip("needs the right to mount")
+	}
+	d := open(t, Options{})
+	ctx := sandboxtest.Context(t)
+	e, err := d.contact(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.cgroupDriver = "systemd"
+	b := sandboxtest.NewBench(t, harness(d, false))
+	removeImage(t, d, sandboxtest.Probe(t))
+	s := b.Spec(t)
+	r := b.Start(t, s)
+	proof := r.Proof()
+	if proof.OwnCgroup || proof.Live || proof.EvidenceKind != "host-tmpfs" || len(proof.Unproved) != 1 || !strings.Contains(proof.Unproved[0], "systemd") {
+		t.Errorf("proof %+v", proof)
+	}
+	r.Do(t, script.Task{Do: script.Write, Path: sandbox.EvidencePath + "/out", Text: "the result"})
+	r.Do(t, script.Task{Do: script.AllocateInChild, Number: 2 * int(s.Limits.Memory)})
+	if err := r.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := sandboxtest.ReadFile(ctx, r, "out"); string(got) != "the result" || err != nil {
+		t.Errorf("evidence after the kill: %q, %v", got, err)
+	}
+	u, err := r.Usage(ctx)
+	if err != nil || u.OOMKills == nil || *u.OOMKills < 1 || u.EvidenceFree == nil || u.EvidenceFree.Bytes >= s.Evidence.Bytes {
+		t.Errorf("usage %+v, %v", u, err)
+	}
+}

@@ -105,16 +105,18 @@ func (b *box) Kill(ctx context.Context) error {
 	return nil
 }
 
-// endContainer kills a container, which may have ended already, and returns when the engine has taken note of it. An
-// engine that removes a container whose end it has not noted yet may list it for ever after.
+// endContainer kills a container, which may have ended already, and returns when the engine has taken note of it.
 func (d *Driver) endContainer(ctx context.Context, id string) error {
 	err := d.cli.ContainerKill(ctx, id, "SIGKILL")
-	if isGone(err) {
-		return nil
-	}
-	if err != nil && !errdefs.IsConflict(err) { // a conflict is a container that does not run
+	if err != nil && !isGone(err) && !errdefs.IsConflict(err) { // a conflict is a container that does not run
 		return d.failed(ctx, err, "end the container")
 	}
+	return d.awaitEnd(ctx, id)
+}
+
+// awaitEnd returns when the engine has taken note of a container's end. An engine that removes a container before that
+// may list it for ever after.
+func (d *Driver) awaitEnd(ctx context.Context, id string) error {
 	results, failures := d.cli.ContainerWait(ctx, id, container.WaitConditionNotRunning)
 	select {
 	case <-results:

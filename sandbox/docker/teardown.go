@@ -110,6 +110,7 @@ type teardown struct {
 	gone      func(journal.Entry) error // strikes an entry out
 	group     *cgroup.Group             // the run's, nil: by its path
 	ended     func()                    // called when the run is killed, before anything is removed; may be nil
+	dead      bool                      // every process of the run was killed
 	mayAppear bool                      // an unconfirmed container that is not there may yet appear, and its entry stays
 }
 
@@ -127,6 +128,7 @@ func (t teardown) run(ctx context.Context, entries []journal.Entry) sandbox.Rece
 		receipt.Made = append(receipt.Made, sandbox.Resource{Kind: e.Kind, Name: e.Name})
 	}
 	killed := t.kill(ctx, entries)
+	t.dead = slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Kind == sandbox.KindCgroup })
 	if t.ended != nil {
 		t.ended()
 	}
@@ -217,7 +219,11 @@ func (t teardown) removeContainer(ctx context.Context, e journal.Entry) error {
 		return errors.New("the container of that name carries other labels")
 	}
 	if got.State != nil && got.State.Running {
-		if err := t.d.endContainer(ctx, got.ID); err != nil {
+		end := t.d.endContainer
+		if t.dead {
+			end = t.d.awaitEnd
+		}
+		if err := end(ctx, got.ID); err != nil {
 			return err
 		}
 	}
