@@ -43,8 +43,8 @@ var documents = map[string]document{
 	"lines":      "{\"a\":\"\u2028\u2029\x7f\"}",
 	"astral":     `{"a":"😀é€"}`,
 	"surrogate":  `{"a":"\ud800 lone"}`,
-	"long":       document(`{"a":"` + strings.Repeat(`\"x`, 100_000) + `"}`),
-	"multi-byte": document(`{"a":"` + strings.Repeat("é😀", 50_000) + `"}`),
+	"long":       document(`{"a":"` + strings.Repeat(`\"x`, 20_000) + `"}`),
+	"multi-byte": document(`{"a":"` + strings.Repeat("é😀", 10_000) + `"}`),
 }
 
 // What a client reads is checked with encoding/json; the counted size is checked against the bytes that were written.

@@ -28,23 +28,26 @@ const (
 	methodCallTool    = "tools/call"
 	methodCancelled   = "notifications/cancelled"
 	methodProgress    = "notifications/progress"
-	headOfResult      = `,"result":`
-	headOfError       = `,"error":`
-	headOfFrame       = `{"jsonrpc":"2.0","id":`
-	headOfProgress    = `{"jsonrpc":"2.0","method":"` + methodProgress + `","params":{"progressToken":`
-	nullID            = "null"
-	endOfFrame        = "}\n"
-	writeBufferBytes  = 64 << 10
-	readBufferBytes   = 64 << 10
-	firstInternalCall = 1
 )
+
+// Pieces of frames.
+const (
+	headOfFrame    = `{"jsonrpc":"2.0","id":`
+	headOfResult   = `,"result":`
+	headOfError    = `,"error":`
+	headOfProgress = `{"jsonrpc":"2.0","method":"` + methodProgress + `","params":{"progressToken":`
+	nullID         = "null"
+	endOfFrame     = "}\n"
+)
+
+// bufferBytes is what is read or written at once: a pipe of Linux holds as much.
+const bufferBytes = 64 << 10
 
 // call is one request of the client, from the moment it was read until its answer is written or dropped.
 type call struct {
 	seq       int64          // the id that the library sees
 	id        jsontext.Value // the id that the client sent
 	method    string
-	tool      string         // of tools/call
 	arguments jsontext.Value // of tools/call, nil for none
 	token     jsontext.Value // progress token, nil for none
 
@@ -92,10 +95,10 @@ func newConn(in io.Reader, out io.Writer, listing func() []byte) *conn {
 	c := &conn{
 		listing: listing,
 		lines:   make(chan line), closed: make(chan struct{}), ended: make(chan struct{}), broken: make(chan struct{}),
-		calls: map[int64]*call{}, byID: map[string]*call{}, next: firstInternalCall,
-		writer: bufio.NewWriterSize(out, writeBufferBytes),
+		calls: map[int64]*call{}, byID: map[string]*call{}, next: 1,
+		writer: bufio.NewWriterSize(out, bufferBytes),
 	}
-	go c.read(bufio.NewReaderSize(in, readBufferBytes))
+	go c.read(bufio.NewReaderSize(in, bufferBytes))
 	return c
 }
 
@@ -225,6 +228,8 @@ func (c *conn) register(m message) (*call, *wireError) {
 		return c.byID[key], invalidRequest("the id of a running request is used again")
 	case !c.initialized && m.Method != methodInitialize && m.Method != methodPing && m.Method != methodDiscover:
 		return nil, invalidRequest("initialize comes first")
+	case c.initialized && m.Method == methodInitialize:
+		return nil, invalidRequest("initialize came already")
 	case m.Method == methodInitialize:
 		c.initialized = true
 		c.peer.client, c.peer.features = bytes.Clone(member(m.Params, "clientInfo")), bytes.Clone(member(m.Params, "capabilities"))
@@ -239,8 +244,6 @@ func (c *conn) register(m message) (*call, *wireError) {
 // sees the tool's name, and the number of the call in their place.
 func (cl *call) strip(params jsontext.Value) json.RawMessage {
 	members, _ := topLevel(params) // checkParams has read them
-	name, _ := jsontext.AppendUnquote(nil, members["name"])
-	cl.tool = string(name)
 	if t := member(members["_meta"], "progressToken"); len(t) > 0 && (t.Kind() == jsontext.KindString || t.Kind() == jsontext.KindNumber) {
 		cl.token = t
 	}
