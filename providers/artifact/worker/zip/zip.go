@@ -348,10 +348,11 @@ func (a *Archive) Locate(e *Entry) (Data, error) {
 	if at < e.Offset || at > uint64(a.size)-min(uint64(a.size), localSize) {
 		return Data{}, fmt.Errorf("%w: local header at %d lies outside the file of %d bytes", ErrFormat, at, a.size)
 	}
-	var b [localSize]byte
 	d := Data{Header: int64(at)}
 	le := binary.LittleEndian
-	if !a.read(b[:], d.Header) || le.Uint32(b[:]) != localSignature {
+	// One read for the header and, if it is as long as it should be, the name.
+	b := make([]byte, min(localSize+int64(len(e.Name)), a.size-d.Header))
+	if !a.read(b, d.Header) || le.Uint32(b) != localSignature {
 		return Data{}, fmt.Errorf("%w: no local header at %d", ErrFormat, at)
 	}
 	name, extra := int64(le.Uint16(b[26:])), int64(le.Uint16(b[28:]))
@@ -361,21 +362,20 @@ func (a *Archive) Locate(e *Entry) (Data, error) {
 	}
 	d.Length = int64(e.CompressedSize)
 	d.End = d.Start + d.Length
-	d.Disagreement = a.disagreement(e, b[:], d, name)
+	d.Disagreement = disagreement(e, b, name)
 	if le.Uint16(b[6:])&FlagDescriptor != 0 {
 		d.End += a.descriptor(e, d.End)
 	}
 	return d, nil
 }
 
-// disagreement compares the fixed part b of a local header, and its name, with the directory.
-func (a *Archive) disagreement(e *Entry, b []byte, d Data, nameLen int64) string {
+// disagreement compares a local header b, and the name behind it, with the directory.
+func disagreement(e *Entry, b []byte, nameLen int64) string {
 	le := binary.LittleEndian
 	if nameLen != int64(len(e.Name)) {
 		return fmt.Sprintf("name of %d bytes, directory %d", nameLen, len(e.Name))
 	}
-	name := make([]byte, nameLen) // at most 64 KiB
-	if !a.read(name, d.Header+localSize) || !bytes.Equal(name, e.Name) {
+	if name := b[localSize:]; !bytes.Equal(name, e.Name) {
 		return fmt.Sprintf("name %q, directory %q", name, e.Name)
 	}
 	if m := le.Uint16(b[8:]); m != e.Method {
