@@ -55,6 +55,15 @@ var handlers = map[string]Handler{
 	"inodes":  func(_ context.Context, c *Call) error { return fillInodes(c) },
 	"deaf":    func(_ context.Context, c *Call) error { fillBytes(c); return nil },
 	"crowded": fillWithFiles,
+	"litter": func(_ context.Context, c *Call) error {
+		f, err := os.Create(filepath.Join(c.folder, "..", "litter"))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		io.Copy(f, endless{}) // to the last page
+		return nil
+	},
 	"progress": func(_ context.Context, c *Call) error {
 		for i := range int64(100_000) {
 			c.Progress("count", strings.Repeat("t", 1000)+"\xff", i, -1)

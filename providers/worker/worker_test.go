@@ -145,6 +145,15 @@ func TestCrowdedVolume(t *testing.T) {
 	}
 }
 
+// TestReserve fills the volume with what the frame cannot give up: the room that was kept is all there is.
+func TestReserve(t *testing.T) {
+	r := start(t, setup{quota: "size=1m,nr_inodes=500"})
+	r.hello()
+	if m, _ := r.answer(1, "litter", "{}"); m.Outcome != volume.Completed {
+		t.Errorf("got %s", m.Outcome)
+	}
+}
+
 func TestManyUnreadable(t *testing.T) {
 	r := start(t, setup{})
 	r.hello()
