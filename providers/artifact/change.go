@@ -69,24 +69,24 @@ func (s *scan) readChange(c *cursor, ch *change) {
 // errStop ends a reading early.
 var errStop = errors.New("stop")
 
-// substep finds the inventory Evidence inside an inspection: its place in the stream first, then the record itself.
+// substep reads the inventory Evidence inside an inspection, strictly and with its identity.
 func substep(ctx context.Context, inspection *evidence.Record, sp evidence.Spooler) (*evidence.Record, error) {
-	from, to, stated, err := substepRange(inspection.NormalizedResult)
+	at, err := locate(inspection.NormalizedResult)
 	if err != nil {
 		return nil, err
 	}
-	r := inspection.NormalizedResult.Reader()
-	defer r.Close()
-	if _, err := io.CopyN(io.Discard, r, from); err != nil {
+	r, err := at.record.reader(inspection.NormalizedResult)
+	if err != nil {
 		return nil, err
 	}
-	inner, err := evidence.ParseReader(ctx, io.LimitReader(r, to-from), sp)
+	defer r.Close()
+	inner, err := evidence.ParseReader(ctx, r, sp)
 	switch {
 	case err != nil:
 		return nil, err
 	case inner.Operation != OpInventory:
 		return nil, &flaw{at: "substeps[0]", reason: "it is not the Evidence of an inventory"}
-	case inner.ID != stated:
+	case inner.ID != at.stated:
 		return nil, &flaw{at: "substeps[0]", reason: "its evidence_id is not that of its evidence", identity: true}
 	case inner.Subject == nil || inspection.Subject == nil || inner.Subject.SHA256 != inspection.Subject.SHA256:
 		return nil, &flaw{at: "substeps[0]", reason: "its subject is not the inspection's", identity: true}
@@ -94,29 +94,64 @@ func substep(ctx context.Context, inspection *evidence.Record, sp evidence.Spool
 	return inner, nil
 }
 
-// substepRange finds the bytes of the first substep's evidence. The result is canonical, so the value begins one byte
-// behind its name.
-func substepRange(result evidence.Payload) (from, to int64, id string, err error) {
+// section is a part of a payload.
+type section struct{ from, to int64 }
+
+// reader reads a section of p.
+func (s section) reader(p evidence.Payload) (io.ReadCloser, error) {
+	r := p.Reader()
+	if _, err := io.CopyN(io.Discard, r, s.from); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(r, s.to-s.from), r}, nil
+}
+
+// location is where an inspection's result holds its inventory.
+type location struct {
+	record section // the complete Evidence
+	result section // its normalized_result
+	stated string  // evidence_id beside the Evidence
+	id     string  // evidence_id in it
+}
+
+// locate finds the inventory in an inspection's result. That is canonical, so names come in a known order and a value
+// begins one byte behind its name.
+func locate(result evidence.Payload) (l location, err error) {
 	r := result.Reader()
 	defer r.Close()
 	d := jsontext.NewDecoder(r, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	bad := &flaw{at: "substeps", reason: "an inspection has one substep with its Evidence"}
-	if !enter(d, '{') || !seek(d, "substeps") || !enter(d, '[') || !enter(d, '{') || !seek(d, "evidence") {
-		return 0, 0, "", bad
+	ok := enter(d, '{') && seek(d, "substeps") && enter(d, '[') && enter(d, '{') && seek(d, "evidence")
+	l.record.from = d.InputOffset() + 1
+	ok = ok && enter(d, '{') && seek(d, "evidence_id") && text(d, &l.id) && seek(d, "normalized_result")
+	l.result.from = d.InputOffset() + 1
+	ok = ok && d.SkipValue() == nil
+	l.result.to = d.InputOffset()
+	ok = ok && !seek(d, "") && leave(d)
+	l.record.to = d.InputOffset()
+	if !ok || !seek(d, "evidence_id") || !text(d, &l.stated) {
+		return l, &flaw{at: "substeps", reason: "an inspection has one substep with its Evidence"}
 	}
-	from = d.InputOffset() + 1
-	if d.SkipValue() != nil {
-		return 0, 0, "", bad
-	}
-	to = d.InputOffset()
-	if !seek(d, "evidence_id") {
-		return 0, 0, "", bad
-	}
+	return l, nil
+}
+
+// text reads a string.
+func text(d *jsontext.Decoder, to *string) bool {
 	t, err := d.ReadToken()
 	if err != nil || t.Kind() != '"' {
-		return 0, 0, "", bad
+		return false
 	}
-	return from, to, t.String(), nil
+	*to = t.String()
+	return true
+}
+
+// leave reads the end of an object.
+func leave(d *jsontext.Decoder) bool {
+	t, err := d.ReadToken()
+	return err == nil && t.Kind() == '}'
 }
 
 // enter reads an opening delimiter.

@@ -38,8 +38,9 @@ type scan struct {
 	contradicted map[sum]contradictionRow // by occurrence
 	containers   chunks[containerRow]     // by occurrence identity, in its order
 
-	meta      []byte // of the current node
-	keepPaths bool   // of contradictions, whose occurrences do not come
+	meta      []byte                        // of the current node
+	tap       func(list string, raw []byte) // sees every element that passed, nil for nobody
+	keepPaths bool                          // of contradictions, whose occurrences do not come
 
 	key         [32]byte // of the sums below
 	seen, legal sum
@@ -334,6 +335,9 @@ func (s *scan) element(name string, i int64, graph bool, read func(i int64, raw 
 	var f *flaw
 	if errors.As(err, &f) && f.at == "" {
 		f.at = fmt.Sprintf("%s[%d]", name, i)
+	}
+	if err == nil && s.tap != nil {
+		s.tap(name, raw)
 	}
 	return true, err
 }
