@@ -19,7 +19,8 @@ import (
 
 var _ session.Analyzer = (*Host)(nil)
 
-// Inventory runs inventory_artifact on path, keeps the Evidence with its run record and returns it.
+// Inventory runs inventory_artifact on path, keeps the Evidence with its run record and returns it. With an error the
+// record is that of the part that verified before it, nil where there is none; the error names it.
 func (h *Host) Inventory(ctx context.Context, path string, policy artifact.Policy, progress func(run.Progress)) (*evidence.Record, artifact.Inventory, error) {
 	in, err := h.openInput(path)
 	if err != nil {
@@ -35,7 +36,8 @@ func (h *Host) inventory(ctx context.Context, in *input, policy artifact.Policy,
 	var none artifact.Inventory
 	result, err := h.run(ctx, in, artifact.OpInventory, artifact.Params{IntegrityPolicy: policy, Name: in.name()}, nil, progress)
 	if err != nil {
-		return nil, none, nil, h.keepPart(ctx, in, policy, result, err)
+		part, err := h.keepPart(ctx, in, policy, result, err)
+		return part, none, nil, err
 	}
 	inv, ok := result.Summary.Detail.(artifact.Inventory)
 	if !ok {
@@ -58,20 +60,21 @@ func (h *Host) keepInventory(ctx context.Context, in *input, policy artifact.Pol
 }
 
 // keepPart keeps what verified before a failure as Evidence of its own, and names it in the error.
-func (h *Host) keepPart(ctx context.Context, in *input, policy artifact.Policy, result *run.Result, failure error) error {
+func (h *Host) keepPart(ctx context.Context, in *input, policy artifact.Policy, result *run.Result, failure error) (*evidence.Record, error) {
 	if result == nil || result.Payload.IsNull() {
-		return failure
+		return nil, failure
 	}
 	inv, ok := result.Summary.Detail.(artifact.Inventory)
 	if !ok || inv.Coverage.Status == artifact.CoverageComplete {
-		return failure // a part that claims to be the whole is not kept
+		return nil, failure // a part that claims to be the whole is not kept
 	}
 	record, err := h.keepInventory(context.WithoutCancel(ctx), in, policy, inv, result)
 	if err != nil {
 		h.config.Log(fmt.Sprintf("partial inventory: %v", err))
-		return failure
+		return nil, failure
 	}
-	return fault.From(failure).With("partial_observation", map[string]any{"kind": "retained-evidence", "evidence_id": record.ID})
+	reference := map[string]any{"kind": "retained-evidence", "evidence_id": record.ID}
+	return record, fault.From(failure).With("partial_observation", reference)
 }
 
 // keep puts a record and the record of its run into the store.
