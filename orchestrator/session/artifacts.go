@@ -71,18 +71,6 @@ func noViews() *fault.Error {
 		"provider_id": artifact.ProviderID, "operation": catalog.InspectArtifact, "reason": "views are not part of this build"})
 }
 
-// keepPart retains what a failed analysis observed before it failed, so that the reference in its error resolves.
-func (s *Session) keepPart(ctx context.Context, part *evidence.Record, failure error) error {
-	f := fault.From(failure)
-	if part == nil {
-		return f
-	}
-	if _, err := s.ledger.Record(context.WithoutCancel(ctx), part); err != nil {
-		delete(f.Details, "partial_observation") // a reference that does not resolve is no help
-	}
-	return f
-}
-
 // begin resolves the path that a call works on and begins its work.
 func (s *Session) begin(ctx context.Context, operation, path string) (string, func(), error) {
 	path, end, err := s.enter(ctx, path)
