@@ -325,24 +325,24 @@ func compareOccurrences(l, r *occurrence) int {
 	case r == nil:
 		return -1
 	}
-	return cmp.Or(bytes.Compare(l.path, r.path), cmp.Compare(l.rank, r.rank), cmp.Compare(max(l.ordinal, 0), max(r.ordinal, 0)))
+	return cmp.Or(strings.Compare(l.path, r.path), cmp.Compare(l.rank, r.rank), cmp.Compare(max(l.ordinal, 0), max(r.ordinal, 0)))
 }
 
 // held keeps an occurrence that has no counterpart of its entry kind and ordinal until it is clear that it is the only
 // one at its path, as a counterpart on the other side may be: a file that became a directory is one changed path.
 type held struct {
-	path        []byte
+	path        string
 	left, right *occurrence
 	several     bool // a side has more than one occurrence at the path, or some matched
 }
 
 // at moves on to a path and lets go of what was held at another.
-func (c *comparison) at(path []byte) {
-	if bytes.Equal(c.held.path, path) {
+func (c *comparison) at(path string) {
+	if c.held.path == path {
 		return
 	}
 	c.release()
-	c.held.path = append(c.held.path[:0], path...)
+	c.held.path = path
 }
 
 // release classifies what is held.
@@ -362,7 +362,7 @@ func (c *comparison) release() {
 			c.alone(r, true)
 		}
 	}
-	c.held = held{path: c.held.path[:0]}
+	c.held = held{}
 }
 
 // hold keeps an occurrence without counterpart.
@@ -374,17 +374,15 @@ func (c *comparison) hold(o *occurrence, right bool) {
 	}
 	if *slot != nil {
 		c.held.several = true
-		path := c.held.path
 		c.release()
-		c.held.path, c.held.several = path[:len(o.path)], true
+		c.held.path, c.held.several = o.path, true
 	}
 	if c.held.several {
 		c.alone(o, right)
 		return
 	}
 	kept := *o
-	kept.path, kept.relations = bytes.Clone(o.path), bytes.Clone(o.relations)
-	kept.limitations = bytes.Clone(o.limitations)
+	kept.relations, kept.limitations = bytes.Clone(o.relations), bytes.Clone(o.limitations)
 	*slot = &kept
 }
 
@@ -472,7 +470,7 @@ func (c *comparison) write(class Classification, l, r *occurrence) {
 	}
 	e.text(`"],"evidence_links":["`).text(c.left.source.ID).text(`","`).text(c.right.source.ID).text(`"],"left_artifact_id":`)
 	e.idOr(prefixArtifact, l.content(), l != nil && l.known).text(`,"left_occurrence_id":`)
-	e.idOr(prefixOccurrence, l.identity(), l != nil).text(`,"logical_path":`).string(string(path.path))
+	e.idOr(prefixOccurrence, l.identity(), l != nil).text(`,"logical_path":`).string(path.path)
 	e.text(`,"right_artifact_id":`).idOr(prefixArtifact, r.content(), r != nil && r.known).text(`,"right_occurrence_id":`)
 	e.idOr(prefixOccurrence, r.identity(), r != nil).text(`}`)
 	e.next()
@@ -507,7 +505,7 @@ func (c *comparison) arrangement(l, r *occurrence) {
 		c.containers = append(c.containers, ',')
 	}
 	c.containers = fmt.Appendf(c.containers, `{"aspects":["%s"],"logical_path":`, strings.Join(differing, `","`))
-	c.containers = append(evidence.AppendString(c.containers, string(l.path)), '}')
+	c.containers = append(evidence.AppendString(c.containers, l.path), '}')
 }
 
 // moved gives the contents that one side lost at one path and the other got at one path, both as files.

@@ -234,7 +234,7 @@ func (s *scan) readOccurrence(c *cursor) error {
 		return nil
 	}
 	s.path = unquote(s.path[:0], quoted)
-	o.path, o.rank = s.path, index(entryKinds, o.entry)
+	o.path, o.rank = string(s.path), index(entryKinds, o.entry)
 	return s.place(o, quoted, parent, inside)
 }
 
@@ -248,10 +248,10 @@ func (s *scan) place(o *occurrence, quoted []byte, parent sum, inside bool) erro
 	if err := s.checkContent(o); err != nil {
 		return err
 	}
-	if string(o.path) == rootPath {
+	if o.path == rootPath {
 		return s.checkRoot(o, inside)
 	}
-	if s.rule.own && !plainPath(string(o.path)) {
+	if s.rule.own && !plainPath(o.path) {
 		return wrong("the logical path is not plain")
 	}
 	if s.ids.occurrence(s.root, quoted, o.entry, o.ordinal) != o.id {
@@ -278,10 +278,10 @@ func (s *scan) place(o *occurrence, quoted []byte, parent sum, inside bool) erro
 func (s *scan) checkOrder(o *occurrence) error {
 	order := -1
 	if s.lastRank >= 0 {
-		order = cmp.Or(bytes.Compare(s.last, o.path), cmp.Compare(s.lastRank, o.rank))
+		order = cmp.Or(strings.Compare(s.last, o.path), cmp.Compare(s.lastRank, o.rank))
 	}
 	before := s.lastOrd
-	s.last, s.lastRank, s.lastOrd = append(s.last[:0], o.path...), o.rank, o.ordinal
+	s.last, s.lastRank, s.lastOrd = o.path, o.rank, o.ordinal
 	switch {
 	case order > 0:
 		return wrong("occurrences are not in the order of their paths")
@@ -347,12 +347,12 @@ func (s *scan) checkRoot(o *occurrence, inside bool) error {
 // descend drops the frames whose path is not a prefix of this one's.
 func (s *scan) descend(o *occurrence) {
 	for n := len(s.frames); n > 0; n-- {
-		if f := &s.frames[n-1]; bytes.HasPrefix(o.path, s.above[:f.length]) {
+		if f := &s.frames[n-1]; strings.HasPrefix(o.path, s.above[:f.length]) {
 			break
 		}
 		s.frames = s.frames[:n-1]
 	}
-	s.above = append(s.above[:0], o.path...)
+	s.above = o.path
 }
 
 // at finds the frame of a prefix of the current path.
@@ -366,11 +366,11 @@ func (s *scan) at(length int) *frame {
 
 // parent finds what an occurrence stands in. Our own results name every directory, so it is what stands at the path
 // up to the last slash; in others it may be further out.
-func (s *scan) parent(path []byte, id sum, inside bool) (place, bool) {
+func (s *scan) parent(path string, id sum, inside bool) (place, bool) {
 	if !inside {
 		return place{}, false
 	}
-	for end := bytes.LastIndexByte(path, '/'); end > 0; end = bytes.LastIndexByte(path[:end], '/') {
+	for end := strings.LastIndexByte(path, '/'); end > 0; end = strings.LastIndexByte(path[:end], '/') {
 		if f := s.at(end); f != nil {
 			if p, ok := f.find(id); ok {
 				return p, true
@@ -380,7 +380,7 @@ func (s *scan) parent(path []byte, id sum, inside bool) (place, bool) {
 			return place{}, false
 		}
 	}
-	if s.rule.own && bytes.IndexByte(path, '/') >= 0 {
+	if s.rule.own && strings.IndexByte(path, '/') >= 0 {
 		return place{}, false
 	}
 	return place{id, s.root, true}, s.ids.root(s.root) == id
@@ -450,8 +450,8 @@ func (s *scan) checkEdges(o *occurrence, quoted []byte, in place) error {
 	if !o.known || !in.known {
 		return nil
 	}
-	relation, sibling := relate(string(o.path), o.entry)
-	parent, from := in.artifact, parentDir(string(o.path))
+	relation, sibling := relate(o.path, o.entry)
+	parent, from := in.artifact, parentDir(o.path)
 	if sibling {
 		from, parent = s.sibling(o.path, from, parent)
 	}
@@ -462,9 +462,9 @@ func (s *scan) checkEdges(o *occurrence, quoted []byte, in place) error {
 }
 
 // sibling is what a source map at path describes, where that is there.
-func (s *scan) sibling(path []byte, from string, parent sum) (string, sum) {
+func (s *scan) sibling(path string, from string, parent sum) (string, sum) {
 	if f := s.at(len(path) - len(mapSuffix)); f != nil && f.mapped {
-		return string(path[:f.length]), f.file
+		return path[:f.length], f.file
 	}
 	return from, parent
 }
@@ -506,7 +506,7 @@ func (s *scan) checkForeign(o *occurrence, quoted []byte, in place) error {
 // it maps, or else the artifact itself.
 func (s *scan) from(e foreignEdge, o *occurrence, in place) string {
 	if in.known && e.parent == in.artifact {
-		return parentDir(string(o.path))
+		return parentDir(o.path)
 	}
 	if path, artifact := s.sibling(o.path, "", sum{}); len(o.path) > len(mapSuffix) && path != "" && artifact == e.parent {
 		return path

@@ -48,11 +48,12 @@ type scan struct {
 	edges       map[sum][]foreignEdge // by occurrence; nil unless rule.foreign
 	unplaced    int                   // foreign edges whose occurrence has not come yet
 
-	path, last []byte // decoded path of the current and of the previous occurrence
+	path       []byte // scratch for decoding
+	last       string // path of the previous occurrence
 	lastRank   int    // of the previous occurrence's entry kind, -1 before the first
 	lastOrd    int64  // of the previous occurrence, -1 for none
 	frames     []frame
-	above      []byte // the path that the frames are prefixes of
+	above      string // the path that the frames are prefixes of
 	rootDigest *rootDigest
 	count      int64
 	rootSeen   bool
@@ -97,7 +98,7 @@ var aspects = [...]string{"order", "method", "comment", RegionPrefix, RegionGap,
 
 // occurrence is the current one of a scan; everything in it is valid until the next.
 type occurrence struct {
-	path        []byte // decoded
+	path        string
 	entry       EntryKind
 	rank        int // of entry
 	ordinal     int64
@@ -332,14 +333,22 @@ func (s *scan) element(name string, i int64, graph bool, read func(i int64, raw 
 			err = &flaw{reason: e.Error(), identity: s.cur.forged}
 		}
 	}
+	if err != nil {
+		return true, placed(err, name, i)
+	}
+	if s.tap != nil {
+		s.tap(name, raw)
+	}
+	return true, nil
+}
+
+// placed says of a flaw in which element it was found.
+func placed(err error, name string, i int64) error {
 	var f *flaw
 	if errors.As(err, &f) && f.at == "" {
 		f.at = fmt.Sprintf("%s[%d]", name, i)
 	}
-	if err == nil && s.tap != nil {
-		s.tap(name, raw)
-	}
-	return true, err
+	return err
 }
 
 // short is a 16-byte digest, for things that are only ever compared for equality.

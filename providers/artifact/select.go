@@ -21,9 +21,9 @@ func Select(ctx context.Context, inventory evidence.Payload, paths []string) ([]
 	for _, p := range paths {
 		found[p] = nil
 	}
-	if err := scanFiles(ctx, inventory, func(path []byte, id string) {
-		if ids, ok := found[string(path)]; ok {
-			found[string(path)] = append(ids, id)
+	if err := scanFiles(ctx, inventory, func(path, id string) {
+		if ids, ok := found[path]; ok {
+			found[path] = append(ids, id)
 		}
 	}); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func Select(ctx context.Context, inventory evidence.Payload, paths []string) ([]
 }
 
 // scanFiles gives the files and slices of an inventory result one by one.
-func scanFiles(ctx context.Context, inventory evidence.Payload, yield func(path []byte, id string)) error {
+func scanFiles(ctx context.Context, inventory evidence.Payload, yield func(path, id string)) error {
 	r := inventory.Reader()
 	defer r.Close()
 	s, err := open(ctx, r, rule{own: true})

@@ -211,7 +211,7 @@ func (p *pager) read(sp evidence.Spooler) (evidence.Payload, error) {
 }
 
 func (p *pager) row(e *encoder, s *scan, list string, raw []byte) {
-	if list != p.Collection || p.wanted != nil && !p.wanted[string(s.path)] {
+	if list != p.Collection || p.wanted != nil && !p.wanted[s.occ.path] {
 		return
 	}
 	p.total++

@@ -312,7 +312,7 @@ func TestContradictedStaysClosed(t *testing.T) {
 		t.Errorf("%q", r.paths())
 	}
 	r.wantCoverage(t, artifact.CoverageComplete)
-	wantSays(t, "a.asar", r.Limitations, "1 integrity contradiction")
+	wantSays(t, "a.asar", r.Limitations, "ntegrity contradictions", "1")
 }
 
 // Members of a tar archive that are no plain files.

@@ -320,7 +320,7 @@ func (w *walk) mismatch(m *member) error {
 	action := "Check where the artifact comes from; to look at it all the same, repeat the call with integrity_policy record-and-continue."
 	if m.digest.Unpacked {
 		message += " Packagers often sign or strip unpacked companions after the header was written, and Electron does not check them when it runs."
-		action = "If the companion was signed after packing, repeat " + w.operation + " with integrity_policy record-and-continue."
+		action = "If the companion was changed after packing, repeat the call with integrity_policy record-and-continue."
 	}
 	return fault.New(fault.ArtifactIntegrityMismatch, message, action).WithAll(fault.Details{
 		"operation": w.operation, "reason": "integrity", "logical_path": m.path, "unpacked": m.digest.Unpacked,
@@ -555,7 +555,7 @@ func sortedFormats(set map[artifact.Format]bool) string {
 // conclude says what concerns the inventory as a whole.
 func (w *walk) conclude() {
 	if w.mismatches > 0 {
-		w.graph.Limit(fmt.Sprintf("%d integrity contradictions were recorded; the bytes of these entries were not looked into.", w.mismatches))
+		w.graph.Limit(fmt.Sprintf("Integrity contradictions were recorded: %d; the bytes of these entries were not looked into.", w.mismatches))
 	}
 	if w.collided > 0 {
 		w.graph.Limit(fmt.Sprintf("%d paths differ from another one by case only, both were read; a case-insensitive file system could not hold them: %s.",
