@@ -122,25 +122,13 @@ func (a *app) inspect(ctx context.Context, h *orchestrator.Host, operand, policy
 	if err != nil {
 		return answer{}, err
 	}
-	inventory, err := inventoryOf(ctx, h, inspection)
-	if err != nil {
-		return answer{}, err
-	}
 	return record(inspection, func(w io.Writer, style report.Style) error {
+		inventory, err := artifact.InventoryOf(ctx, inspection, h.Spooler())
+		if err != nil {
+			return err
+		}
 		return report.Inspection(ctx, w, style, inspection, inventory)
 	}), nil
-}
-
-// inventoryOf finds the inventory that an inspection stands on.
-func inventoryOf(ctx context.Context, h *orchestrator.Host, inspection *evidence.Record) (*evidence.Record, error) {
-	st, err := h.Store()
-	if err != nil {
-		return nil, err
-	}
-	if len(inspection.Links) == 0 {
-		return nil, errors.New("the inspection names no inventory")
-	}
-	return st.Record(ctx, inspection.Links[0])
 }
 
 func (a *app) inventoryCommand() *cobra.Command {
@@ -246,7 +234,13 @@ func (a *app) compareArtifacts(ctx context.Context, h *orchestrator.Host, args [
 		return answer{}, err
 	}
 	return record(comparison, func(w io.Writer, style report.Style) error {
-		return report.Comparison(ctx, w, style, comparison, sides[0], sides[1])
+		var inventories [2]*evidence.Record
+		for i, side := range sides {
+			if inventories[i], err = artifact.InventoryOf(ctx, side, h.Spooler()); err != nil {
+				return err
+			}
+		}
+		return report.Comparison(ctx, w, style, comparison, inventories[0], inventories[1])
 	}), nil
 }
 

@@ -34,7 +34,7 @@ func (a *app) mcp(cmd *cobra.Command) error {
 	h := a.host(func(text string) { _, _ = fmt.Fprintf(a.err, "rea: %s\n", report.Printable(text)) })
 	err = mcp.Serve(ctx, mcp.Options{
 		Name: name, Version: version, Session: a.session(h), Catalog: catalog.Builtin(),
-		ReceiveBuffer: a.config.MCP.MaxResponseBytes, Log: slog.New(slog.NewTextHandler(a.err, nil)),
+		ReceiveBuffer: a.config.MCP.MaxResponseBytes, Log: slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, a.in, a.out)
 	if cerr := h.Close(context.WithoutCancel(ctx)); cerr != nil {
 		err = errors.Join(cerr, err)

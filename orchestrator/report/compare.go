@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"rea/evidence"
 	"rea/orchestrator/session"
@@ -162,14 +163,14 @@ func (p *page) list(heading string, class artifact.Classification, r rows) {
 	p.line("%s (%s)", p.style.Bold(heading), Count(all))
 	width := 0
 	for _, row := range shown {
-		width = max(width, min(len(where(row)), maxColumn))
+		width = max(width, min(utf8.RuneCountInString(where(row)), maxColumn))
 	}
 	for _, row := range shown {
-		p.line("  %-*s  %s", width, where(row), p.what(row))
+		p.line("%s", strings.TrimRight(fmt.Sprintf("  %-*s  %s", width, where(row), what(row)), " "))
 	}
 	p.more(all - hidden - int64(len(shown)))
 	if hidden > 0 {
-		p.line("  (and %s that differ by what they hold)", plural(hidden, "directory"))
+		p.line("  (and %s, by what is inside alone)", plural(hidden, "directory"))
 	}
 }
 
@@ -199,26 +200,44 @@ func place(path string, format artifact.Format) string {
 }
 
 // what is what a row says of its place: sizes, and in which respects it differs.
-func (p *page) what(row artifact.Row) string {
-	directory := row.Left.Format == artifact.FormatDirectory || row.Right.Format == artifact.FormatDirectory
-	sizes := ""
+func what(row artifact.Row) string {
+	parts := []string{}
+	if text := sizes(row); text != "" {
+		parts = append(parts, text)
+	}
+	if row.Classification != artifact.Added && row.Classification != artifact.Removed && row.Classification != artifact.Moved {
+		parts = append(parts, dimensions(row.Dimensions))
+	}
+	return strings.Join(parts, "  ")
+}
+
+// sizes tells the sizes of a row's content, "" for a directory.
+func sizes(row artifact.Row) string {
+	if row.Left.Format == artifact.FormatDirectory || row.Right.Format == artifact.FormatDirectory {
+		return ""
+	}
+	left, right := Size(row.Left.Size), Size(row.Right.Size)
 	switch {
-	case directory:
-	case row.Left.Present && row.Right.Present && row.Left.Size != row.Right.Size:
-		sizes = Size(row.Left.Size) + " → " + Size(row.Right.Size)
-	case row.Right.Present:
-		sizes = Size(row.Right.Size)
-	case row.Left.Present:
-		sizes = Size(row.Left.Size)
+	case !row.Left.Present:
+		return right
+	case !row.Right.Present, row.Left.Size == row.Right.Size:
+		return left
+	case left == right:
+		return fmt.Sprintf("%s → %s (%+d B)", left, right, row.Right.Size-row.Left.Size)
 	}
-	if row.Classification == artifact.Added || row.Classification == artifact.Removed || row.Classification == artifact.Moved {
-		return sizes
+	return left + " → " + right
+}
+
+// dimensions names the respects in which a row differs. Other content means other relations: that goes without saying.
+func dimensions(list []artifact.Dimension) string {
+	var names []string
+	for _, d := range list {
+		if d == artifact.DimensionRelations && slices.Contains(list, artifact.DimensionContent) {
+			continue
+		}
+		names = append(names, string(d))
 	}
-	dimensions := make([]string, len(row.Dimensions))
-	for i, d := range row.Dimensions {
-		dimensions[i] = string(d)
-	}
-	return strings.TrimPrefix(sizes+"  ", "  ") + strings.Join(dimensions, ", ")
+	return strings.Join(names, ", ")
 }
 
 // arrangements tells how containers differ beside their members.
