@@ -118,6 +118,7 @@ type output struct {
 	root      *os.Root
 	owner     *journal.Owner
 	entry     journal.Entry
+	placed    map[string]string // where each file of the volume went first, by its number
 	published bool
 }
 
@@ -134,7 +135,7 @@ func newOutput(owner *journal.Owner, to string) (*output, error) {
 	if _, err := os.Lstat(final); err == nil {
 		return nil, destinationFault("exists", final, fs.ErrExist)
 	}
-	o := &output{final: final, staging: filepath.Join(filepath.Dir(final), stagingPrefix+id), owner: owner}
+	o := &output{final: final, staging: filepath.Join(filepath.Dir(final), stagingPrefix+id), owner: owner, placed: map[string]string{}}
 	if o.entry, err = owner.Make(id, kindStaging, o.staging, nil); err != nil {
 		return nil, err
 	}
@@ -235,23 +236,23 @@ func (stagedFile) Open() (io.ReadCloser, error) { return nil, errors.ErrUnsuppor
 // place moves the files from their numbers to their paths in the tree. What the result names and what the manifest
 // verified must be the same files.
 func (o *output) place(ctx context.Context, result *run.Result) error {
-	placed := 0
 	err := artifact.ExtractedFiles(ctx, result.Payload, func(f artifact.ExtractedEntry) error {
 		verified, ok := result.Verified[volume.FilesDir+"/"+f.File]
 		if !ok || verified.SHA256 != f.SHA256 || verified.Size != f.Size {
 			return fault.New(fault.EvidenceIntegrityMismatch, "The extraction's result and its files disagree.", "Report it with the output of rea doctor.").
 				With("operation", artifact.OpExtract).With("reason", "digest").With("entry", f.File)
 		}
-		placed++
 		return o.placeFile(f)
 	})
-	if err == nil && placed != len(result.Files) {
+	if err == nil && len(o.placed) != len(result.Files) {
 		err = fault.New(fault.EvidenceIntegrityMismatch, "The extraction wrote files that its result does not name.", "Report it with the output of rea doctor.").
 			With("operation", artifact.OpExtract).With("reason", "unlisted")
 	}
 	return err
 }
 
+// placeFile gives a file its path and mode. The worker writes equal contents once: from the second place on that has
+// them they are copied, because each place has a mode of its own.
 func (o *output) placeFile(f artifact.ExtractedEntry) error {
 	from, to := path.Join(stagedFiles, f.File), path.Join(stagedTree, f.RelativePath)
 	if err := o.root.MkdirAll(path.Dir(to), 0o755); err != nil {
@@ -261,6 +262,10 @@ func (o *output) placeFile(f artifact.ExtractedEntry) error {
 	if f.Executable {
 		mode = 0o755
 	}
+	if first, again := o.placed[f.File]; again {
+		return o.placeFault(f, o.copyFile(first, to, mode))
+	}
+	o.placed[f.File] = to
 	if err := o.root.Chmod(from, mode); err != nil {
 		return o.placeFault(f, err)
 	}
@@ -277,6 +282,24 @@ func (o *output) placeFile(f artifact.ExtractedEntry) error {
 		err = o.root.Remove(from)
 	}
 	return o.placeFault(f, err)
+}
+
+// copyFile copies a file that was placed already to a second place.
+func (o *output) copyFile(from, to string, mode fs.FileMode) (err error) {
+	in, err := o.root.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := o.root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	return out.Chmod(mode)
 }
 
 func (o *output) placeFault(f artifact.ExtractedEntry, err error) error {
