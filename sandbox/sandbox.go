@@ -99,11 +99,11 @@ type Tmpfs struct {
 // Limits are hard. Memory is for everything: the program's share plus the evidence quota plus every tmpfs; there is
 // no swap.
 type Limits struct {
-	Memory   int64   // bytes
-	PIDs     int64   // tasks, threads counted
-	CPU      float64 // cores
-	NoFile   uint64  // RLIMIT_NOFILE
-	FileSize uint64  // RLIMIT_FSIZE in bytes
+	Memory   int64   `json:"memory"`    // bytes
+	PIDs     int64   `json:"pids"`      // tasks, threads counted
+	CPU      float64 `json:"cpu"`       // cores
+	NoFile   uint64  `json:"nofile"`    // RLIMIT_NOFILE
+	FileSize uint64  `json:"file_size"` // RLIMIT_FSIZE in bytes
 }
 
 // Profile is a seccomp filter with the name under which it is recorded.
