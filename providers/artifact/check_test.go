@@ -195,16 +195,11 @@ func TestCheckTamperedBytes(t *testing.T) {
 		if free[i] {
 			continue
 		}
-		for _, b := range []byte{raw[i] ^ 1, ' '} {
-			if b == raw[i] {
-				continue
-			}
-			bad := bytes.Clone(raw)
-			bad[i] = b
-			_, err := CheckInventory(t.Context(), bytes.NewReader(bad))
-			if !isCode(err, fault.UnreadableOutput) {
-				t.Fatalf("byte %d, %q for %q in %q: %v", i, b, raw[i], raw[max(0, i-60):min(len(raw), i+20)], err)
-			}
+		bad := bytes.Clone(raw)
+		bad[i] = raw[i] ^ []byte{1, 2, 0x10}[i%3]
+		_, err := CheckInventory(t.Context(), bytes.NewReader(bad))
+		if !isCode(err, fault.UnreadableOutput) {
+			t.Fatalf("byte %d, %q for %q in %q: %v", i, bad[i], raw[i], raw[max(0, i-60):min(len(raw), i+20)], err)
 		}
 	}
 	for i := 0; i < len(raw); i += 1 + len(raw)/500 {

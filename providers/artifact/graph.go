@@ -25,7 +25,7 @@ const (
 	MaxLimitations     = 100_000
 	MaxLimitationBytes = 16 << 20
 	// MaxKept bounds the contradictions that an Inventory holds and an inspection repeats. The inventory has them all.
-	MaxKept = 10_000
+	MaxKept = 4096
 	// MaxInteger is the largest count or size that JSON numbers carry exactly.
 	MaxInteger = 1<<53 - 1
 )

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -160,10 +161,13 @@ var resultKeys = []string{
 	"occurrences", "provenance",
 }
 
+// readBuffer is how much is read at once; the decoder alone would ask for 4 kB.
+const readBuffer = 64 << 10
+
 // newScan prepares to read r.
 func newScan(ctx context.Context, r io.Reader, rl rule) *scan {
 	s := &scan{
-		ctx: ctx, rule: rl, win: &window{r: r}, graph: newHashWriter(), contradicted: map[sum]contradictionRow{},
+		ctx: ctx, rule: rl, win: &window{r: bufio.NewReaderSize(r, readBuffer)}, graph: newHashWriter(), contradicted: map[sum]contradictionRow{},
 		rootDigest: newRootDigest(), lastRank: -1, lastOrd: -1, inv: Inventory{Entries: map[EntryKind]int64{}},
 	}
 	if rl.foreign {
