@@ -307,7 +307,9 @@ func (f *File) copy(ctx context.Context, w io.Writer, tell func(int64)) (int64, 
 			return total, err
 		}
 		n, err := f.Read(buf)
-		w.Write(buf[:n])
+		if _, werr := w.Write(buf[:n]); werr != nil {
+			return total, werr
+		}
 		total += int64(n)
 		if tell != nil && n > 0 {
 			tell(int64(n))

@@ -166,9 +166,9 @@ func storedGzip(b []byte) []byte {
 }
 
 // object is a JSON object that keeps the order of its members.
-type object []member2
+type object []field
 
-type member2 struct {
+type field struct {
 	name  string
 	value any
 }
@@ -192,7 +192,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func files(members ...member2) object { return object{{"files", object(members)}} }
+func files(members ...field) object { return object{{"files", object(members)}} }
 
 func asarFile(data string, offset int) object {
 	return object{{"size", len(data)}, {"offset", fmt.Sprint(offset)}, {"integrity", integrity(data)}}

@@ -222,46 +222,63 @@ func (w *walk) assign(files []recorded) ([]artifact.ExtractedFile, map[place]wan
 // file that is written too (a member of a nested archive) goes into a directory beside it, named after it with an
 // exclamation mark; a path that is taken gets a tilde and a number.
 func relativePaths(files []recorded) []string {
-	isFile := make(map[string]bool, len(files))
+	l := layout{isFile: make(map[string]bool, len(files)), dirs: map[string]string{"": ""}, taken: map[string]bool{}}
 	for _, f := range files {
-		isFile[f.path] = true
+		l.isFile[f.path] = true
 	}
-	dirs := map[string]string{"": ""}
-	taken := map[string]bool{}
-	directory := func(path string) string { // of a directory of the graph; the parents are few, and remembered
-		var open []string
-		for {
-			if _, ok := dirs[path]; ok {
-				break
-			}
-			open = append(open, path)
-			path = path[:max(strings.LastIndexByte(path, '/'), 0)]
-		}
-		for _, p := range slices.Backward(open) {
-			parent := p[:max(strings.LastIndexByte(p, '/'), 0)]
-			own := strings.TrimPrefix(dirs[parent]+"/"+strings.TrimPrefix(p[len(parent):], "/"), "/")
-			for isFile[p] && !strings.HasSuffix(own, "!") || isFile[own] {
-				own += "!"
-			}
-			dirs[p], taken[own] = own, true
-			path = p
-		}
-		return dirs[path]
-	}
-	parents := make([]string, len(files))
-	for i, f := range files {
-		parents[i] = directory(f.path[:max(strings.LastIndexByte(f.path, '/'), 0)])
+	for _, f := range files { // all directories before any file, so that none loses its name to a file
+		l.directory(parentOf(f.path))
 	}
 	paths := make([]string, len(files))
 	for i, f := range files {
-		base := strings.TrimPrefix(parents[i]+"/"+f.path[strings.LastIndexByte(f.path, '/')+1:], "/")
+		base := join(l.directory(parentOf(f.path)), f.path[strings.LastIndexByte(f.path, '/')+1:])
 		paths[i] = base
-		for n := 1; taken[paths[i]]; n++ {
+		for n := 1; l.taken[paths[i]]; n++ {
 			paths[i] = base + "~" + strconv.Itoa(n)
 		}
-		taken[paths[i]] = true
+		l.taken[paths[i]] = true
 	}
 	return paths
+}
+
+// layout is what relativePaths has decided so far.
+type layout struct {
+	isFile map[string]bool   // logical paths that are written as files
+	dirs   map[string]string // relative paths of directories, by logical path
+	taken  map[string]bool   // relative paths that are used
+}
+
+// directory gives the relative path of a directory, or of a container, of the graph.
+func (l *layout) directory(path string) string {
+	var open []string
+	for {
+		if _, ok := l.dirs[path]; ok {
+			break
+		}
+		open = append(open, path)
+		path = parentOf(path)
+	}
+	for _, p := range slices.Backward(open) {
+		own := join(l.dirs[path], strings.TrimPrefix(p[len(path):], "/"))
+		if l.isFile[p] {
+			own += "!"
+		}
+		for l.isFile[own] {
+			own += "!"
+		}
+		l.dirs[p], l.taken[own] = own, true
+		path = p
+	}
+	return l.dirs[path]
+}
+
+func parentOf(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }
+
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
 }
 
 // needed gives the containers that the second walk goes into: those above wanted files.

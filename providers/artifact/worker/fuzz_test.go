@@ -19,7 +19,7 @@ func FuzzInventory(f *testing.F) {
 	z.comment = "comment"
 	f.Add("a.zip", z.bytes())
 	f.Add("a.bin", newZip("#!prefix\n", false).file("n.zip", string(z.bytes())).bytes())
-	f.Add("a.asar", asarArchive(files(member2{"f", asarFile("data", 0)}, member2{"u", asarUnpacked("x")}, member2{"l", object{{"link", "f"}}}), "data"))
+	f.Add("a.asar", asarArchive(files(field{"f", asarFile("data", 0)}, field{"u", asarUnpacked("x")}, field{"l", object{{"link", "f"}}}), "data"))
 	f.Add("a.tar", bytes.Join([][]byte{tarMember("p", "25 path=p\xc3\xa4x/renamed.txt\n", 'x', ""), tarFile("a", "a"), tarMember("h", "", '1', "a"), tarHeader("s", 0, 'S', "", 0o644), tarEnd}, nil))
 	f.Add("a.tgz", storedGzip(append(tarFile("a", "a"), tarEnd...)))
 	f.Add("a.gz", append(storedGzip([]byte("x")), "tail"...))

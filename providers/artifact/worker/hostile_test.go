@@ -62,6 +62,18 @@ func TestOddNames(t *testing.T) {
 	wantFault(t, err, fault.ArtifactOperationFailed, map[string]any{"reason": "path"})
 }
 
+// Places below the output root, by the rule in words: distinct, unchanged where they can be.
+func TestRelativePaths(t *testing.T) {
+	var files []recorded
+	for _, path := range []string{"a", "a", "a!", "a/b", "a/b", "a/b/c", "d/e", "f~1", "f", "f"} {
+		files = append(files, recorded{path: path})
+	}
+	want := []string{"a", "a~1", "a!", "a!!/b", "a!!/b~1", "a!!/b!/c", "d/e", "f~1", "f", "f~2"}
+	if diff := cmp.Diff(want, relativePaths(files)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A member whose facts contradict each other does not take its siblings along.
 func TestZipBadMembers(t *testing.T) {
 	z := newZip("", false).
@@ -133,8 +145,6 @@ func TestOverlappingBomb(t *testing.T) {
 	if whole := int(limit >> 24); len(found) != whole+1 || found[whole].HashStatus != artifact.HashNotHashed || found[whole-1].HashStatus != artifact.HashVerified {
 		t.Errorf("%d occurrences, want %d read and one more", len(found), whole)
 	}
-	_, err := tryExtract(t, placeFile(t, content), "bomb.zip", artifact.PolicyFail)
-	wantFault(t, err, fault.Truncated, map[string]any{"reason": "limit", "guard": "produced-bytes", "configured": limit, "truncated": true})
 }
 
 // A stream that gives more than ten thousand bytes for each of its own.
@@ -176,10 +186,14 @@ func TestNestingGuard(t *testing.T) {
 }
 
 func TestPathGuard(t *testing.T) {
-	r := inventoryOf(t, "long.zip", newZip("", false).file(strings.Repeat("x", 5000), "long").file("short", "short").bytes())
+	dir := placeFile(t, newZip("", false).file(strings.Repeat("x", 5000), "long").file("short", "short").bytes())
+	r := mustInventory(t, dir, "long.zip")
 	r.wantFiles(t, map[string]string{"short": sha([]byte("short"))})
 	wantSays(t, "long.zip", r.Limitations, "path-bytes", "4096", "5000")
 	r.wantCoverage(t, artifact.CoverageUnknown)
+	// An extraction does not pass for a whole one.
+	_, err := tryExtract(t, dir, "long.zip", artifact.PolicyFail)
+	wantFault(t, err, fault.Truncated, map[string]any{"reason": "limit", "guard": "path-bytes", "configured": 4096, "observed": 5000, "truncated": true})
 }
 
 // A header of 300 MiB is refused before it is read, and nothing of that size is allocated: the file is a hole.
@@ -243,7 +257,7 @@ func TestASAROddHeaders(t *testing.T) {
 func TestASARBlocks(t *testing.T) {
 	const content = "0123456789"
 	header := func(blocks ...string) object {
-		return files(member2{"f", object{{"size", 10}, {"offset", "0"}, {"integrity", object{
+		return files(field{"f", object{{"size", 10}, {"offset", "0"}, {"integrity", object{
 			{"algorithm", "SHA256"}, {"hash", sha([]byte(content))}, {"blockSize", 4}, {"blocks", blocks}}}}})
 	}
 	a, b, c := sha([]byte("0123")), sha([]byte("4567")), sha([]byte("89"))
@@ -265,8 +279,8 @@ func TestASARBlocks(t *testing.T) {
 // An ASAR with a companion, inside a directory and inside a zip; and companions that are not what they should be.
 func TestNestedASAR(t *testing.T) {
 	inner := asarArchive(files(
-		member2{"main.js", asarFile("m\n", 0)},
-		member2{"n", files(member2{"a.node", asarUnpacked("addon")}, member2{"gone.node", asarUnpacked("gone")}, member2{"..", asarUnpacked("x")})},
+		field{"main.js", asarFile("m\n", 0)},
+		field{"n", files(field{"a.node", asarUnpacked("addon")}, field{"gone.node", asarUnpacked("gone")}, field{"..", asarUnpacked("x")})},
 	), "m\n")
 	want := map[string]string{
 		"res/app.asar": sha(inner), "res/app.asar.unpacked/n/a.node": sha([]byte("addon")),
@@ -304,7 +318,7 @@ func TestNestedASAR(t *testing.T) {
 func TestContradictedStaysClosed(t *testing.T) {
 	inner := string(newZip("", false).file("x", "x").bytes())
 	entry := object{{"size", len(inner)}, {"offset", "0"}, {"integrity", integrity("other")}}
-	r, err := tryInventory(t, placeFile(t, asarArchive(files(member2{"in.zip", entry}), inner)), "a.asar", artifact.PolicyRecord)
+	r, err := tryInventory(t, placeFile(t, asarArchive(files(field{"in.zip", entry}), inner)), "a.asar", artifact.PolicyRecord)
 	if err != nil {
 		t.Fatal(err)
 	}

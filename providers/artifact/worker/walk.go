@@ -49,7 +49,6 @@ type walk struct {
 	collisions []string
 	collided   int64
 	closedKind map[artifact.Format]bool // formats met inside that have no reader
-	links      int64
 }
 
 // errStopped ends reading below a guard that stopped the traversal. It never leaves the walk.
@@ -362,9 +361,6 @@ func (w *walk) note(m *member, ref artifact.Ref) {
 	w.progress("inventory", m.path, w.entries, w.bytes)
 	if m.problem != "" || m.incomplete {
 		w.graph.Incomplete()
-	}
-	if m.kind == artifact.EntrySymlink {
-		w.links++
 	}
 	if m.kind != artifact.EntryDirectory {
 		w.collide(m.path)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,10 @@ func archive(t testing.TB, n int, comment string) []byte {
 	var b bytes.Buffer
 	w := stdzip.NewWriter(&b)
 	for i := range n {
-		method := uint16(i % 2 * 8)
+		method := uint16(Stored)
+		if i < 100 && i%2 == 1 { // each costs the standard library a compressor
+			method = Deflated
+		}
 		f, err := w.CreateHeader(&stdzip.FileHeader{Name: fmt.Sprintf("dir/%d.txt", i), Method: method})
 		if err != nil {
 			t.Fatal(err)
@@ -75,8 +79,8 @@ func TestAgainstStandardLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(standard(t, b), list); diff != "" {
-			t.Errorf("%d entries: %s", n, diff)
+		if want := standard(t, b); !slices.Equal(want, list) {
+			t.Errorf("%d entries: %s", n, cmp.Diff(want, list))
 		}
 		if string(a.Comment) != "a comment" || a.End != int64(len(b)) || a.Base != 0 || a.Ambiguous || a.Zip64 != (n > 65535) {
 			t.Errorf("%d entries: %+v", n, a)
@@ -111,8 +115,8 @@ func TestPrefixes(t *testing.T) {
 		if err != nil || a.Base != 10 {
 			t.Fatalf("%s: %v, %+v", name, err, a)
 		}
-		if diff := cmp.Diff(want, list); diff != "" {
-			t.Error(diff)
+		if !slices.Equal(want, list) {
+			t.Error(cmp.Diff(want, list))
 		}
 		for e := range a.Entries() {
 			if _, err := a.Locate(e); err != nil {
