@@ -324,9 +324,7 @@ func (x *extraction) commit(c *container, m *member) error {
 			return target.Changed(target.Escape([]byte(m.path)), "its bytes are not those of the inventory a moment ago")
 		}
 		x.count++
-		c.w.entries++
-		c.w.bytes += m.content.Size
-		c.w.progress("extract", m.path, c.w.entries, c.w.bytes)
+		c.w.advance(m)
 	}
 	into, ok := x.numbers[m.place]
 	if !ok {

@@ -33,6 +33,8 @@ const (
 const (
 	// copyBuffer is one read of a member: what stands between two looks at the context.
 	copyBuffer = 256 << 10
+	// pulseBytes is how much of one member is read between two reports: a slow disk gives it in a few seconds.
+	pulseBytes = 16 << 20
 	// headSize is how much of each member is kept to recognise it: an ISO 9660 image says what it is in its sector 16.
 	headSize = 33 << 10
 	// window bounds the members that are read ahead of the one whose turn it is.

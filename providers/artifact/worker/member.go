@@ -153,6 +153,7 @@ func (c *container) consume(m *member, r io.Reader, buf []byte) error {
 	defer out.abort()
 	sum := sha256.New()
 	blocks := newBlocks(m)
+	told := int64(0)
 	for {
 		if err := context.Cause(c.w.ctx); err != nil {
 			return err
@@ -170,6 +171,10 @@ func (c *container) consume(m *member, r io.Reader, buf []byte) error {
 			if err := out.write(m, p); err != nil {
 				return err
 			}
+		}
+		if m.content.Size-told >= pulseBytes {
+			told = m.content.Size
+			c.w.pulse(m.path, told)
 		}
 		if err == nil {
 			continue

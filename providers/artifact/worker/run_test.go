@@ -13,11 +13,15 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"rea/evidence/fault"
 	"rea/evidence/target"
 	"rea/evidence/volume"
 	"rea/providers/artifact"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // result is an inventory as encoding/json reads it: not through this project's own decoder.
 type result struct {
@@ -52,11 +56,10 @@ func write(t testing.TB, path, content string) {
 
 // fakeCall stands for the frame: it keeps what an operation writes in memory.
 type fakeCall struct {
-	result  bytes.Buffer
-	mu      sync.Mutex
-	files   map[string]*bytes.Buffer
-	seen    volume.TargetSeen
-	entries int64
+	result bytes.Buffer
+	mu     sync.Mutex
+	files  map[string]*bytes.Buffer
+	seen   volume.TargetSeen
 }
 
 type memoryFile struct{ *bytes.Buffer }
@@ -81,7 +84,7 @@ func (f *fakeCall) call(t testing.TB, dir string, p params) call {
 			return memoryFile{f.files[name]}, nil
 		},
 		scratch:  func() (string, error) { return t.TempDir(), nil },
-		progress: func(_, _ string, entries, _ int64) { f.entries = entries },
+		progress: func(string, string, int64, int64) {},
 		seen:     func(s volume.TargetSeen) { f.seen = s },
 	}
 }

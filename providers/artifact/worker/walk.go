@@ -37,8 +37,8 @@ type walk struct {
 
 	rootBytes int64        // of the target, as far as it was read; written between members only
 	produced  atomic.Int64 // bytes that committed members gave
-	entries   int64
-	bytes     int64
+	entries   atomic.Int64
+	bytes     atomic.Int64
 	opened    uint32 // containers
 	stopped   atomic.Bool
 	first     *hit // the first guard that was met
@@ -354,11 +354,26 @@ func (m *member) entry(c *container) artifact.Entry {
 	return e
 }
 
+// advance counts a member that is done with, and says how far the walk is.
+func (w *walk) advance(m *member) {
+	w.progress(w.phase(), m.path, w.entries.Add(1), w.bytes.Add(m.content.Size))
+}
+
+// pulse says that a long reading goes on: n bytes of path, beside what is done with.
+func (w *walk) pulse(path string, n int64) {
+	w.progress(w.phase(), path, w.entries.Load(), w.bytes.Load()+n)
+}
+
+func (w *walk) phase() string {
+	if w.extract != nil {
+		return "extract"
+	}
+	return "inventory"
+}
+
 // note keeps what a committed member means for the inventory as a whole.
 func (w *walk) note(m *member, ref artifact.Ref) {
-	w.entries++
-	w.bytes += m.content.Size
-	w.progress("inventory", m.path, w.entries, w.bytes)
+	w.advance(m)
 	if m.problem != "" || m.incomplete {
 		w.graph.Incomplete()
 	}

@@ -177,16 +177,24 @@ func (w *walk) file(root, companion *os.File, name string) (volume.TargetSeen, e
 		return volume.TargetSeen{}, err
 	}
 	defer f.Close()
+	w.rootBytes = f.Info.Size
+	if w.extract != nil { // the first walk has seen to the digest
+		return volume.TargetSeen{}, errors.Join(w.members(f, companion, name), f.Check())
+	}
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
 	hashed := make(chan error, 1)
 	var digest target.Digest
 	go func() {
 		var err error
-		digest, err = target.Hash(ctx, target.Parts(root, companion), nil)
+		digest, err = target.Hash(ctx, target.Parts(root, companion), func(_, n int64) {
+			if w.entries.Load() > 0 {
+				n = 0 // the members' bytes are the measure
+			}
+			w.pulse(rootPath, n)
+		})
 		hashed <- err
 	}()
-	w.rootBytes = f.Info.Size
 	err = w.members(f, companion, name)
 	if err != nil {
 		cancel(err)
@@ -200,12 +208,11 @@ func (w *walk) file(root, companion *os.File, name string) (volume.TargetSeen, e
 	if err != nil {
 		return volume.TargetSeen{}, err
 	}
-	if w.graph != nil {
-		var content artifact.Content
-		content.Size = f.Info.Size
-		hex.Decode(content.SHA256[:], []byte(digest.FileSHA256)) // our own 64 digits
-		w.graph.SetContent(0, content)
+	content := artifact.Content{Size: f.Info.Size}
+	if _, err := hex.Decode(content.SHA256[:], []byte(digest.FileSHA256)); err != nil {
+		return volume.TargetSeen{}, err
 	}
+	w.graph.SetContent(0, content)
 	return volume.TargetSeen{SHA256: digest.SHA256, Unreadable: digest.Unreadable, Omitted: digest.Omitted}, nil
 }
 
