@@ -249,3 +249,33 @@ func TestBuilderContradiction(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestArrangement computes the digests of a container from their definition, with the generic encoder.
+func TestArrangement(t *testing.T) {
+	a := NewArrangement()
+	members := [][2]string{{"z\"", "stored"}, {"a", "deflated"}, {"m", "stored"}, {"a", "stored"}}
+	var order []string
+	for _, m := range members {
+		a.Add(m[0], m[1])
+		order = append(order, m[0])
+	}
+	got := a.Container(nil, nil)
+	wantOrder, err := evidence.Digest(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantMethods, err := evidence.Digest([][2]string{{"a", "deflated"}, {"a", "stored"}, {"m", "stored"}, {"z\"", "stored"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.MemberOrderSHA256 != wantOrder || got.MethodsSHA256 != wantMethods {
+		t.Errorf("%+v, want %s %s", got, wantOrder, wantMethods)
+	}
+	empty, err := evidence.Digest([]string{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := NewArrangement().Container(nil, nil); c.MemberOrderSHA256 != empty || c.MethodsSHA256 != empty {
+		t.Errorf("%+v, want %s", c, empty)
+	}
+}

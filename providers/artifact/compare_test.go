@@ -504,7 +504,8 @@ func TestCompareContainers(t *testing.T) {
 		want []string
 	}{
 		{"equal", build([]string{"a", "b"}, "stored", nil), nil},
-		{"order", build([]string{"b", "a"}, "stored", nil), []string{"order", "method"}},
+		{"order", build([]string{"b", "a"}, "stored", nil), []string{"order"}},
+		{"order and method", build([]string{"b", "a"}, "deflated", nil), []string{"order", "method"}},
 		{"method", build([]string{"a", "b"}, "deflated", nil), []string{"method"}},
 		{"comment", build([]string{"a", "b"}, "stored", &[32]byte{1}), []string{"comment"}},
 		{"prefix and tail", build([]string{"a", "b"}, "stored", nil, Region{Role: RegionPrefix, Length: 53, SHA256: zeros},

@@ -146,7 +146,7 @@ type Region struct {
 type Container struct {
 	CommentSHA256     *string  `json:"comment_sha256"`
 	MemberOrderSHA256 string   `json:"member_order_sha256"` // of the canonical JSON list of member paths, in order
-	MethodsSHA256     string   `json:"methods_sha256"`      // of the canonical JSON list of [path, method], in order
+	MethodsSHA256     string   `json:"methods_sha256"`      // of the canonical JSON list of [path, method], sorted
 	OccurrenceID      string   `json:"occurrence_id"`
 	Regions           []Region `json:"regions"` // by offset
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
+	"slices"
 
 	"rea/evidence"
 )
@@ -45,47 +46,56 @@ func (w *hashWriter) sum() sum {
 }
 
 // Arrangement digests the order of a container's members and how each is stored, for its Container record. Make one
-// with NewArrangement and add the members in the container's own order.
+// with NewArrangement and add the members in the container's own order. The order has its own digest, so that of the
+// methods does not depend on it: its pairs are sorted, and kept until then, about 110 bytes each.
 type Arrangement struct {
-	order, methods hashWriter
-	buf            []byte
-	some           bool
+	order   hashWriter
+	pairs   []string // canonical [path,method]
+	scratch []byte
 }
 
 // NewArrangement begins the digests of one container.
 func NewArrangement() *Arrangement {
-	a := &Arrangement{order: newHashWriter(), methods: newHashWriter()}
+	a := &Arrangement{order: newHashWriter()}
 	a.order.text("[")
-	a.methods.text("[")
 	return a
 }
 
 // Add takes the next member: its path inside the container, escaped as logical paths are, and the name of its storage
 // method.
 func (a *Arrangement) Add(path, method string) {
-	a.buf = a.buf[:0]
-	if a.some {
-		a.buf = append(a.buf, ',')
+	if len(a.pairs) > 0 {
+		a.order.text(",")
 	}
-	a.some = true
-	comma := len(a.buf)
-	a.buf = evidence.AppendString(a.buf, path)
-	a.order.write(a.buf)
-	path = string(a.buf[comma:])
-	a.buf = append(append(append(a.buf[:comma], '['), path...), ',')
-	a.buf = append(evidence.AppendString(a.buf, method), ']')
-	a.methods.write(a.buf)
+	pair := evidence.AppendString(append(a.scratch[:0], '['), path)
+	a.order.write(pair[1:])
+	pair = append(evidence.AppendString(append(pair, ','), method), ']')
+	a.pairs, a.scratch = append(a.pairs, string(pair)), pair
 }
 
 // Container ends the digests. comment is nil where the container has none; regions are sorted by offset.
 func (a *Arrangement) Container(comment *[32]byte, regions []Region) Container {
 	a.order.text("]")
-	a.methods.text("]")
-	order, methods := a.order.sum(), a.methods.sum()
-	c := Container{MemberOrderSHA256: hex.EncodeToString(order[:]), MethodsSHA256: hex.EncodeToString(methods[:]), Regions: regions}
+	c := Container{MemberOrderSHA256: id("", a.order.sum()), MethodsSHA256: id("", a.methods()), Regions: regions}
 	if comment != nil {
 		s := hex.EncodeToString(comment[:])
 		c.CommentSHA256 = &s
 	}
 	return c
+}
+
+func (a *Arrangement) methods() sum {
+	slices.Sort(a.pairs)
+	h := newHashWriter()
+	sep := "["
+	for _, pair := range a.pairs {
+		h.text(sep)
+		h.text(pair)
+		sep = ","
+	}
+	if len(a.pairs) == 0 {
+		h.text(sep)
+	}
+	h.text("]")
+	return h.sum()
 }

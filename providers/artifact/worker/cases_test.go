@@ -472,7 +472,7 @@ func TestContainerDifferences(t *testing.T) {
 	}
 	a := rows["a"].Containers[0]
 	for name, want := range map[string][3]bool{ // order, method, comment differ
-		"deflated": {false, true, false}, "order": {true, true, false}, "comment": {false, false, true}, "exec": {},
+		"deflated": {false, true, false}, "order": {true, false, false}, "comment": {false, false, true}, "exec": {},
 	} {
 		b := rows[name].Containers[0]
 		comment := func(c artifact.Container) string {
