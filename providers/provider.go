@@ -1,7 +1,7 @@
 // Package providers says what a provider is: a source of analysis results, with its needs as data.
 //
 // The core side of a provider declares its operations and checks what comes back; the container side (packages named
-// worker) parses target bytes. One file, registry.go, lists what is linked in. Package providers starts nothing.
+// worker) parses target bytes. Package builtin lists what is linked in. Package providers starts nothing.
 package providers
 
 import (
