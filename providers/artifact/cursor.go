@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"encoding/hex"
 	"fmt"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -241,9 +240,10 @@ func unquote(dst, quoted []byte) []byte {
 
 // appendUnit appends the UTF-16 unit of four hex digits. Canonical text escapes only controls and lone surrogates.
 func appendUnit(dst, digits []byte) []byte {
-	var u [2]byte
-	hex.Decode(u[:], digits)
-	r := rune(u[0])<<8 | rune(u[1])
+	var r rune
+	for _, d := range digits {
+		r = r<<4 | rune(nibbles[d]&0x0F)
+	}
 	if utf16.IsSurrogate(r) {
 		return append(dst, 0xE0|byte(r>>12), 0x80|byte(r>>6)&0x3F, 0x80|byte(r)&0x3F)
 	}

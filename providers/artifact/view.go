@@ -230,10 +230,10 @@ func (p *pager) row(e *encoder, s *scan, list string, raw []byte) {
 func (p *pager) coverage() object {
 	end := p.Offset + p.shown
 	c := object{"examined": p.shown, "exhausted": end >= p.total, "next_offset": nil, "status": "page", "total": p.total}
-	switch {
-	case p.shown == 0:
+	switch p.shown {
+	case 0:
 		c["status"] = "empty"
-	case p.shown == p.total:
+	case p.total:
 		c["status"] = "complete-within-view"
 	}
 	if end < p.total {
