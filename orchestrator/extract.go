@@ -371,7 +371,7 @@ func (o *output) close(err error) error {
 	}
 	if err != nil {
 		p := fault.From(err)
-		f.As(p.Category).With("execution_failure", string(p.Code)).Because(err)
+		f.InCategory(p.Category).With("execution_failure", string(p.Code)).Because(err)
 	}
 	return f
 }

@@ -125,8 +125,8 @@ func (e *Error) WithAll(d Details) *Error {
 	return e
 }
 
-// As sets a category other than the code's default, where the failure catalogue asks for one.
-func (e *Error) As(c Category) *Error {
+// InCategory sets a category other than the code's default, where the failure catalogue asks for one.
+func (e *Error) InCategory(c Category) *Error {
 	e.Category = c
 	return e
 }

@@ -72,7 +72,7 @@ func (v verdict) workerError(e *volume.Failure) error {
 	}
 	f := fault.New(code, e.Message, e.Action).WithAll(e.Details).With("outcome", string(Failed))
 	if code == fault.ArtifactOperationFailed && f.Details["reason"] == "unavailable" {
-		f.As(fault.CategoryUnavailable)
+		f.InCategory(fault.CategoryUnavailable)
 	}
 	if f.Details["operation"] == nil {
 		f.With("operation", v.operation)
@@ -162,7 +162,7 @@ func incomplete(operation string, r sandbox.Receipt, primary error) error {
 		"Run rea sandbox sweep, which removes what the journal lists, then repeat the call.")
 	if primary != nil {
 		p := fault.From(primary)
-		f.As(p.Category).WithAll(p.Details).With("execution_failure", string(p.Code)).Because(primary)
+		f.InCategory(p.Category).WithAll(p.Details).With("execution_failure", string(p.Code)).Because(primary)
 	}
 	return f.WithAll(fault.Details{"operation": operation, "cleanup": "incomplete", "resources": kinds, "cleanup_reason": r.Reason})
 }

@@ -56,7 +56,7 @@ func (b *box) abandon(ctx context.Context, failure *fault.Error) error {
 	if !errors.As(err, &cleanup) {
 		return failure
 	}
-	return cleanup.As(failure.Category).With("execution_failure", string(failure.Code)).Because(failure)
+	return cleanup.InCategory(failure.Category).With("execution_failure", string(failure.Code)).Because(failure)
 }
 
 // create makes the parts in the order in which they depend on each other.
@@ -80,7 +80,7 @@ func (b *box) create(ctx context.Context) error {
 	}
 	o := order{spec: b.spec, imageID: image.ID, imageEnv: image.Config.Env, mounts: mounts, labels: b.labels(image.Config.Labels)}
 	if b.group != nil {
-		o.parent = b.group.Path()
+		o.parent = b.group.Parent()
 	}
 	if o.rendered, err = sandbox.Render(b.spec, b.hostPaths(mounts, o.parent)); err != nil {
 		return err
@@ -107,6 +107,7 @@ func (b *box) chooseUser() error {
 		case !t.Private:
 		case t.OwnerUID == us && us != 0 && !b.e.remapped && !b.e.rootless: // else that id is somebody else's inside
 			b.spec.User.UID = us // its group adds nothing to that
+			b.place.unproved = append(b.place.unproved, sandbox.UnprovedOwner)
 		default:
 			b.place.unproved = append(b.place.unproved, fmt.Sprintf(
 				"Target %d is not readable by everyone, and the run cannot be its owner here: what the run may not read of it stays unknown.", i+1))
@@ -139,9 +140,9 @@ func (b *box) makeGroup(ctx context.Context) error {
 		return nil
 	}
 	l := b.spec.Limits
-	path := cgroup.PathOf(b.spec.ID)
-	return b.make(sandbox.KindCgroup, path, func() (err error) {
-		b.group, err = cgroup.Create(ctx, b.spec.ID, cgroup.Limits{Memory: l.Memory, PIDs: l.PIDs, CPU: l.CPU})
+	manager := b.e.manager()
+	return b.make(sandbox.KindCgroup, manager.PathOf(b.spec.ID), func() (err error) {
+		b.group, err = manager.Create(ctx, b.spec.ID, cgroup.Limits{Memory: l.Memory, PIDs: l.PIDs, CPU: l.CPU})
 		return err
 	})
 }
@@ -233,6 +234,7 @@ func (b *box) bind(source *os.File, owner *unix.Stat_t, private bool, path strin
 	if errors.Is(err, staging.ErrNoIDMap) && owner.Uid != 0 && !b.e.remapped {
 		o.Map = false
 		b.spec.User.UID = owner.Uid
+		b.place.unproved = append(b.place.unproved, sandbox.UnprovedOwner)
 		unproved, err = staging.Bind(source, path, o)
 	}
 	if errors.Is(err, staging.ErrNoIDMap) {
@@ -337,7 +339,7 @@ func (b *box) prove(imageID string) error {
 	b.proof = sandbox.Proof{
 		Driver: driverName, Runtime: runtimeVersion(b.e, b.spec.Runtime), SpecSHA256: digest, ImageDigest: b.spec.Image.Digest,
 		UserNS: b.e.remapped || b.e.rootless, OwnCgroup: b.group != nil, EvidenceKind: "host-tmpfs", TargetBound: "descriptor",
-		Seccomp: b.spec.Seccomp.Name, Unproved: b.place.unproved,
+		Seccomp: b.spec.Seccomp.Name, Unproved: b.place.unproved, UIDMap: []string{},
 	}
 	if !b.place.mounts {
 		b.proof.EvidenceKind, b.proof.TargetBound, b.proof.Live = "engine-tmpfs", "path", true

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"rea/sandbox/cgroup"
 	"rea/sandbox/journal"
 	"rea/sandbox/staging"
+	"rea/sandbox/userns"
 )
 
 // leaf is the container's own cgroup, below the run's.
@@ -41,7 +43,7 @@ func (d *Driver) Create(ctx context.Context, s sandbox.Spec, own *journal.Owner)
 	if err != nil {
 		return nil, err
 	}
-	b := &box{spec: s, own: own, runc: runc, ended: make(chan struct{}), out: newCapture(), errs: newCapture()}
+	b := &box{driver: d, spec: s, own: own, runc: runc, ended: make(chan struct{}), out: newCapture(), errs: newCapture()}
 	if err := b.create(ctx); err != nil {
 		return nil, b.abandon(ctx, err)
 	}
@@ -57,7 +59,7 @@ func (b *box) abandon(ctx context.Context, failure error) error {
 	}
 	first := fault.From(failure)
 	remains.Message = first.Message + " " + remains.Message
-	return remains.As(first.Category).With("execution_failure", string(first.Code)).Because(failure)
+	return remains.InCategory(first.Category).With("execution_failure", string(first.Code)).Because(failure)
 }
 
 func (b *box) create(ctx context.Context) error {
@@ -72,6 +74,8 @@ func (b *box) create(ctx context.Context) error {
 		do   func(context.Context) error
 	}{
 		{"the control group", b.makeCgroup},
+		{"the run's user ids", b.takeIDs},
+		{"the image", b.mountRoot},
 		{"binding the target", b.bindTargets},
 		{"the evidence volume", b.mountEvidence},
 		{"the container's bundle", b.writeBundle},
@@ -101,7 +105,8 @@ func (b *box) make(kind, name string, do func() error) error {
 
 // makeCgroup makes the run's group with its limits and, inside it, a place for runc itself: whoever kills the run's
 // group then also ends a runc that is about to make a container. On a pure v2 host runc's few threads and megabytes
-// count against the run's limits while it waits; on a hybrid host the v2 tree carries no limits.
+// count against the run's limits while it waits; on a hybrid host the v2 tree carries no limits. Where systemd makes
+// the groups the place is a plain directory in the run's slice: it holds no limit that systemd could take back.
 func (b *box) makeCgroup(ctx context.Context) error {
 	return b.make(sandbox.KindCgroup, cgroup.PathOf(b.spec.ID), func() error {
 		l := b.spec.Limits
@@ -117,6 +122,48 @@ func (b *box) makeCgroup(ctx context.Context) error {
 		}
 		b.runtimeGroup = filepath.Join(tree, group.Path(), "runtime")
 		return os.Mkdir(b.runtimeGroup, 0o755)
+	})
+}
+
+// takeIDs takes ids of this host for the run, which nobody else has, for a user namespace of its own. Where there can
+// be none the run has the ids of its Spec on the host too, and the proof says so.
+func (b *box) takeIDs(context.Context) error {
+	b.host = b.spec.User
+	if obstacle := b.driver.noUserNS(); obstacle != "" {
+		b.unproved = append(b.unproved, "The run has no user namespace of its own: "+obstacle+
+			". Runs share one user of this host, and that user's kernel quotas.")
+		return nil
+	}
+	for _, ids := range userns.Candidates(b.spec.ID) {
+		err := b.make(sandbox.KindIDRange, ids.Path(), func() error { return ids.Take(b.spec.ID) })
+		if errors.Is(err, fs.ErrExist) {
+			continue // the journal's entry does no harm: what it names says whose it is
+		}
+		if err != nil {
+			return err
+		}
+		b.host = sandbox.User{UID: ids.Run(), GID: ids.Run()}
+		b.idmap = ids.Map(b.spec.User)
+		return nil
+	}
+	return errors.New("every range of ids that was tried is taken")
+}
+
+// mountRoot shows the image at a place that the root of a user namespace may pass through to.
+func (b *box) mountRoot(context.Context) error {
+	b.rootfs = b.spec.Image.RootFS
+	if b.idmap == nil {
+		return nil
+	}
+	b.rootfs = userns.Root(b.spec.ID)
+	return b.make(sandbox.KindTargetMount, b.rootfs, func() error {
+		source, err := os.Open(b.spec.Image.RootFS)
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		_, err = staging.Bind(source, b.rootfs, staging.BindOptions{Exec: true})
+		return err
 	})
 }
 
@@ -140,25 +187,36 @@ func (b *box) bindTargets(context.Context) error {
 }
 
 // bind shows a target that others may not read as the run's own; where it cannot be mapped the run becomes the
-// target's owner instead, but never root.
+// target's owner instead, but never root. What others may read needs no mapping: whoever owns it, it is nobody's inside.
 func (b *box) bind(source *os.File, path string, private bool) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(source.Fd()), &stat); err != nil {
 		return os.NewSyscallError("fstat", err)
 	}
-	user := b.spec.User
 	options := staging.BindOptions{
-		RunUID: user.UID, RunGID: user.GID,
-		Map: private && stat.Uid != user.UID, MapUID: stat.Uid, MapGID: stat.Gid,
+		RunUID: b.host.UID, RunGID: b.host.GID,
+		Map: private && stat.Uid != b.host.UID, MapUID: stat.Uid, MapGID: stat.Gid,
 	}
 	unproved, err := staging.Bind(source, path, options)
 	if errors.Is(err, staging.ErrNoIDMap) && stat.Uid != 0 {
 		options.Map = false
-		b.spec.User.UID = stat.Uid // the owner's group adds nothing to that
+		b.become(stat.Uid)
 		unproved, err = staging.Bind(source, path, options)
 	}
 	b.unproved = append(b.unproved, unproved...)
 	return err
+}
+
+// become gives the run the uid of a target's owner on the host; the owner's group would add nothing to that. In a user
+// namespace it is the same user as ever, seen from inside.
+func (b *box) become(owner uint32) {
+	b.host.UID = owner
+	if b.idmap != nil {
+		b.idmap.UIDs[len(b.idmap.UIDs)-1].HostID = owner
+	} else {
+		b.spec.User.UID = owner
+	}
+	b.unproved = append(b.unproved, sandbox.UnprovedOwner)
 }
 
 // duplicate gives a file of its own for a descriptor that belongs to the caller.
@@ -171,7 +229,7 @@ func duplicate(f sandbox.FD) (*os.File, error) {
 }
 
 func (b *box) mountEvidence(context.Context) error {
-	path, user, quota := b.dir.evidence(), b.spec.User, b.spec.Evidence
+	path, user, quota := b.dir.evidence(), b.host, b.spec.Evidence
 	return b.make(sandbox.KindEvidence, path, func() error {
 		err := staging.Tmpfs(path, staging.TmpfsOptions{
 			Bytes: quota.Bytes, Inodes: quota.Inodes, UID: user.UID, GID: user.GID, Mode: 0o700,
@@ -186,11 +244,19 @@ func (b *box) mountEvidence(context.Context) error {
 	})
 }
 
+// cgroupsPath names the container's own cgroup, below the run's, as runc wants it from each manager: as a path, or as
+// the parts of the scope rea-<run>.scope in the run's slice.
+func (b *box) cgroupsPath() string {
+	if b.group.Manager() == cgroup.Systemd {
+		return b.group.Parent() + ":" + sandbox.Prefix + ":" + b.spec.ID
+	}
+	return b.group.Path() + "/" + leaf
+}
+
 // writeBundle renders the spec. From then on the journal lists a container, so that a sweep looks for one.
 func (b *box) writeBundle(context.Context) error {
 	host := sandbox.HostPaths{
-		RootFS: b.spec.Image.RootFS, Evidence: b.dir.evidence(),
-		Cgroup: b.group.Path() + "/" + leaf, Channel: sandbox.ChannelFD3,
+		RootFS: b.rootfs, Evidence: b.dir.evidence(), Cgroup: b.cgroupsPath(), Channel: sandbox.ChannelFD3, UserNS: b.idmap,
 	}
 	for i := range b.spec.Targets {
 		host.Targets = append(host.Targets, b.dir.target(i))

@@ -185,7 +185,7 @@ func (f recorded) refused() error {
 		details["reason"] = "encrypted"
 		return fault.New(fault.UnsupportedTarget, "The member "+name+" is encrypted.", "Leave it out of the selection.").WithAll(details)
 	case f.flags&isMissing != 0:
-		return fail("unavailable", "The bytes of "+name+" are not there. "+f.problem, "Put the missing file in its place, or leave it out of the selection.").As(fault.CategoryUnavailable)
+		return fail("unavailable", "The bytes of "+name+" are not there. "+f.problem, "Put the missing file in its place, or leave it out of the selection.").InCategory(fault.CategoryUnavailable)
 	case f.flags&isUnreadable != 0:
 		return fail("io", "The file "+name+" is not readable for the user of the run.", "Give that user permission to read it, or leave it out of the selection.")
 	case f.problem != "":
