@@ -131,7 +131,7 @@ func (r *Report) drivers(ctx context.Context, h *orchestrator.Host) error {
 // describe is one line about a driver that can be used.
 func describe(f sandbox.Facts) string {
 	var parts []string
-	if f.EngineVersion != "" {
+	if f.Driver == orchestrator.DriverDocker {
 		parts = append(parts, "engine "+f.EngineVersion)
 	}
 	names := make([]string, 0, len(f.Runtimes))
@@ -200,8 +200,8 @@ func (r *Report) cgroups() {
 	host := cgroup.Detect()
 	c := Check{Name: "cgroups", Status: OK, Detail: string(host.Mode)}
 	for _, f := range r.Drivers {
-		if f.Available && f.CgroupDriver != "" {
-			c.Detail += ", engine's driver " + f.CgroupDriver
+		if f.Available && f.Driver == orchestrator.DriverDocker {
+			c.Detail += ", the engine's driver is " + f.CgroupDriver
 		}
 	}
 	if host.Ceiling > 0 {

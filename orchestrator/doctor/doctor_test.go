@@ -190,7 +190,7 @@ func TestUnusableSetting(t *testing.T) {
 
 // What an engine of this test's making reports is described and escaped like everything else.
 func TestDescribe(t *testing.T) {
-	got := describe(sandbox.Facts{EngineVersion: "1.2.3", Runtimes: map[string]string{"runc": "1.1", "crun": ""}, Rootless: true})
+	got := describe(sandbox.Facts{Driver: orchestrator.DriverDocker, EngineVersion: "1.2.3", Runtimes: map[string]string{"runc": "1.1", "crun": ""}, Rootless: true})
 	if want := "engine 1.2.3; runtimes: crun, runc 1.1; rootless"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
