@@ -55,7 +55,6 @@ type Host struct {
 
 	mu      sync.Mutex
 	store   *store.Store
-	leases  int
 	machine *machine
 
 	opening sync.Mutex // held while the machine is made: that may take seconds

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 
 	"rea/evidence/target"
 	"rea/orchestrator/run"
@@ -42,8 +43,10 @@ func (in *input) Close() error {
 // name is the target's base name as it travels to the worker: it decides, with the bytes, what a file is taken for.
 func (in *input) name() string { return target.Escape([]byte(filepath.Base(in.main.Path))) }
 
-func (in *input) limitations() []string {
-	all := in.main.Limitations
+// doubts is what is less certain about the target because of where it lies, for the run record: Evidence does not
+// depend on a file system.
+func (in *input) doubts() []string {
+	all := slices.Clone(in.main.Limitations)
 	if in.companion != nil {
 		all = append(all, in.companion.Limitations...)
 	}
@@ -52,7 +55,7 @@ func (in *input) limitations() []string {
 
 // target describes the input to the run: what is mounted where, and what the core hashes.
 func (in *input) target() *run.Target {
-	t := &run.Target{Path: in.main.Path}
+	t := &run.Target{Path: in.main.Path, Doubts: in.doubts()}
 	add := func(s *staging.Target, destination, name string) {
 		t.Mounts = append(t.Mounts, sandbox.Target{File: s.File, Path: s.Path, Destination: destination, Dir: s.Dir, OwnerUID: s.UID, Private: s.Private})
 		t.Roots = append(t.Roots, target.Root{Name: name, File: s.File})

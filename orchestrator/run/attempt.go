@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +62,9 @@ func (a *attempt) run(ctx context.Context) (*Result, error) {
 
 	result, err := a.work(ctx)
 	receipt := a.teardown(ctx)
+	if a.req.Target != nil {
+		a.record.Proof.Unproved = append(slices.Clip(a.record.Proof.Unproved), a.req.Target.Doubts...)
+	}
 	a.record.Receipt, a.record.Ended = receipt, time.Now().UTC()
 	if result != nil {
 		result.Record = a.record

@@ -33,6 +33,7 @@ type Target struct {
 	Path   string // canonical, for messages
 	Mounts []sandbox.Target
 	Roots  []target.Root
+	Doubts []string // what is less certain about it, for the run record
 }
 
 // Progress is one observation of a run that goes on.

@@ -155,7 +155,7 @@ func (c *Conn) fail(reason error) error {
 
 // watch fails the channel unless the returned function is called within FrameTimeout.
 func (c *Conn) watch() (stop func() bool) {
-	return time.AfterFunc(FrameTimeout, func() { c.fail(ErrStalled) }).Stop
+	return time.AfterFunc(FrameTimeout, func() { _ = c.fail(ErrStalled) }).Stop
 }
 
 func (c *Conn) write() {
@@ -191,7 +191,7 @@ func (c *Conn) read() {
 	for {
 		m, pass, err := r.next()
 		if err != nil {
-			c.fail(err)
+			_ = c.fail(err) // the reason counts, not how the close of a broken channel went
 			return
 		}
 		if !pass {

@@ -182,7 +182,7 @@ func (c *Call) Progress(phase, text string, entries, bytes int64) {
 		return
 	}
 	// An error means that the core is gone, which the leash sees too, or a phase that is no word, which tests see.
-	c.process.conn.TrySend(wire.FromWorker{Progress: &wire.Progress{
+	_, _ = c.process.conn.TrySend(wire.FromWorker{Progress: &wire.Progress{
 		Seq: c.Seq, Phase: phase, Text: wire.Truncate(text, wire.MaxText), Entries: max(entries, 0), Bytes: max(bytes, 0),
 	}})
 }

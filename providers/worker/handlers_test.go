@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -262,7 +261,7 @@ func child(what string) {
 	switch what {
 	case "sleep":
 		for {
-			time.Sleep(time.Hour)
+			_ = syscall.Pause() // until a signal ends it
 		}
 	case "signals":
 		sent := 0

@@ -108,7 +108,7 @@ func (o *output) discard() {
 	defer o.mu.Unlock()
 	if !o.closed {
 		o.closed = true
-		o.release()
+		_ = o.release() // the file is dropped with its folder
 		o.call.finished(o, false)
 	}
 }
