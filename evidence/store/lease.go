@@ -1,11 +1,10 @@
 package store
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -65,7 +64,7 @@ func (s *Store) Lease(id string) (*Lease, error) {
 		}
 		l := &Lease{store: s, path: path, file: f, held: map[string]bool{}}
 		if err := l.Release(); err != nil { // what a dead owner left
-			l.Close()
+			_ = l.Close() // the lease is given up: its failure is told
 			return nil, err
 		}
 		return l, nil
@@ -163,11 +162,11 @@ func readLease(path string, ids map[string]bool) error {
 		return err
 	}
 	defer f.Close()
-	raw, err := io.ReadAll(f)
-	for line := range bytes.Lines(raw) {
-		if id := strings.TrimSuffix(string(line), "\n"); evidence.ValidID(id) {
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if id := lines.Text(); evidence.ValidID(id) {
 			ids[id] = true
 		}
 	}
-	return err
+	return lines.Err()
 }

@@ -47,7 +47,7 @@ func (s tarSource) Open(ctx context.Context, name string, limit int64) (io.ReadC
 		err = refuse(name, ReasonStream, err)
 	}
 	if err != nil {
-		f.Close()
+		_ = f.Close() // the stream is given up: its failure is told
 		return nil, cancelledOr(ctx, err)
 	}
 	return f, nil

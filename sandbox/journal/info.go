@@ -47,7 +47,7 @@ func describe(state, id string) (info Info, there bool) {
 	// A shared lock is given back at once: it only asks. Whoever wants the exclusive one meanwhile tries again later.
 	info.Alive = errors.Is(unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 	if !info.Alive {
-		defer unix.Flock(int(lock.Fd()), unix.LOCK_UN)
+		defer func() { _ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) }() // closing gives it back too
 	}
 	r, err := record(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -77,7 +77,7 @@ func open(state, stateID string) (o *Owner, err error) {
 		if err != nil {
 			o.release()
 			if !errors.Is(err, errTaken) {
-				removeOwner(o.dir, o.runs)
+				_ = removeOwner(o.dir, o.runs) // what failed before it is told
 			}
 		}
 	}()

@@ -101,7 +101,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 	select {
 	case <-k.done:
 	case <-ctx.Done():
-		k.process.Kill()
+		_ = k.process.Kill() // it has ended by itself where that fails
 		<-k.done
 	}
 	if k.ended == nil {
@@ -126,7 +126,7 @@ type Job struct {
 func Main(ctx context.Context, j Job) error {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	// The core never writes; whatever does come is not looked at. A read error is an end as well.
-	io.Copy(io.Discard, j.Leash)
+	_, _ = io.Copy(io.Discard, j.Leash)
 	entries, err := journal.Read(j.State, j.Owner)
 	if err != nil {
 		return err

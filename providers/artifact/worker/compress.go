@@ -396,10 +396,9 @@ func (a *ahead) Read(p []byte) (int, error) {
 }
 
 // Close ends the goroutine and waits for it.
-func (a *ahead) Close() error {
+func (a *ahead) Close() {
 	a.once.Do(func() { close(a.stop) })
 	a.own.Wait()
-	return nil
 }
 
 // decompress reads a compressed stream as a container.

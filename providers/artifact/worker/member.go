@@ -98,7 +98,7 @@ func (u unavailable) Error() string { return u.reason }
 func (c *container) observe(m *member, buf []byte) {
 	defer func() {
 		if r := recover(); r != nil {
-			fmt.Fprintf(c.w.stderr, "rea-worker: panic while %s was read: %v\n%s", quote([]byte(m.path)), r, debug.Stack())
+			_, _ = fmt.Fprintf(c.w.stderr, "rea-worker: panic while %s was read: %v\n%s", quote([]byte(m.path)), r, debug.Stack())
 			m.read, m.problem = false, "Its decoder failed."
 		}
 	}()

@@ -126,7 +126,7 @@ func (o *output) start(m *member, before []byte) {
 		return
 	}
 	o.spool = &spool{scratch: o.c.w.scratch}
-	o.spool.Write(before) // fits into memory
+	_, _ = o.spool.Write(before) // fits into memory: cannot fail
 }
 
 func (o *output) keep(m *member, p []byte) error {

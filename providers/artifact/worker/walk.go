@@ -147,7 +147,7 @@ func (c *container) each(seq iter.Seq2[*member, error]) error {
 		defer close(work)
 		defer func() {
 			if r := recover(); r != nil {
-				fmt.Fprintf(c.w.stderr, "rea-worker: panic while %s was listed: %v\n%s", quote([]byte(c.path)), r, debug.Stack())
+				_, _ = fmt.Fprintf(c.w.stderr, "rea-worker: panic while %s was listed: %v\n%s", quote([]byte(c.path)), r, debug.Stack())
 				ended = errReader
 			}
 		}()

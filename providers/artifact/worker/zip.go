@@ -161,7 +161,7 @@ func newInflater(m *member, raw *io.SectionReader) *inflater {
 	f := inflaters.Get().(*inflater)
 	f.m, f.raw = m, raw
 	f.in.Reset(raw)
-	f.dec.(flate.Resetter).Reset(f.in, nil) // cannot fail without a dictionary
+	_ = f.dec.(flate.Resetter).Reset(f.in, nil) // cannot fail without a dictionary
 	return f
 }
 

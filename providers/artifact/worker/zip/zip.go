@@ -303,7 +303,7 @@ func (e *Entry) parse(br *bufio.Reader) (int, error) {
 		Comment:        comment,
 	}
 	e.widen(b[centralSize+name : centralSize+name+extra])
-	br.Discard(size) // peeked: cannot fail
+	_, _ = br.Discard(size) // peeked: cannot fail
 	return size, nil
 }
 
