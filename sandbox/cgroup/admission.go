@@ -10,12 +10,13 @@ import (
 	"rea/evidence/fault"
 )
 
-// lock takes the host-wide admission lock and returns how to give it back. The lock is on the parent group's own
-// directory: whoever sees the same parent sees the same lock, in whatever mount namespace or state directory.
+// lock takes the host-wide admission lock and returns how to give it back. The lock is on the root directory of the
+// hierarchy that limits memory: whoever sees the same tree sees the same lock, in whatever mount namespace, for
+// whatever state directory and under either manager.
 func (t tree) lock(ctx context.Context) (unlock func(), err error) {
-	dir, err := os.Open(t.home("memory") + t.parent)
+	dir, err := os.Open(t.home("memory"))
 	if err != nil {
-		return nil, refused("open the parent group", err)
+		return nil, refused("open the control group tree", err)
 	}
 	// Asked for without waiting and again: a holder that is stopped must not stop us beyond our own deadline.
 	err = retry(ctx, func() (bool, error) {
@@ -27,7 +28,7 @@ func (t tree) lock(ctx context.Context) (unlock func(), err error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, refused("lock the parent group", err)
+		return nil, refused("lock the control group tree", err)
 	}
 	return func() { dir.Close() }, nil
 }
@@ -56,14 +57,23 @@ func (t tree) admit(memory int64) error {
 	return e.Because(ErrCeiling)
 }
 
-// committed is the memory that the existing groups may use, in bytes.
+// committed is the memory that the existing groups of both managers may use, in bytes.
 func (t tree) committed() int64 {
+	sum := t.committedBelow(t.parent)
+	for _, parent := range t.rivals {
+		sum += t.committedBelow(parent)
+	}
+	return sum
+}
+
+// committedBelow is the share of one parent.
+func (t tree) committedBelow(group string) int64 {
 	limit, usage := "memory.limit_in_bytes", "memory.usage_in_bytes"
 	if t.mode == V2 {
 		limit, usage = "memory.max", "memory.current"
 	}
-	parent := t.home("memory") + t.parent
-	stray, _ := readInt(parent, usage)
+	parent := t.home("memory") + group
+	stray, _ := readInt(parent, usage) // 0 where there is no such parent
 	var sum int64
 	for _, name := range children(parent) {
 		dir := parent + "/" + name

@@ -1,11 +1,17 @@
 // Package cgroup gives each run one control group of rea's own, on cgroup v1, v2 and hybrid hosts.
 //
 // The group outlives the container that an engine puts inside it, so limits, peaks, out-of-memory events, killing and
-// the proof of emptiness all work on it. Every group is named /rea/<run> below a host-wide parent, and admission keeps
-// the sum of the limits of all groups below that parent's ceiling, whichever process made them. Package cgroup must
-// not know what runs inside, and never kills or removes anything that is not named /rea/<run id>.
+// the proof of emptiness all work on it. Every group lies below a host-wide parent, /rea/<run>, or
+// /rea.slice/rea-<run>.slice where systemd makes the groups, and admission keeps the sum of the limits of all groups
+// below the host's ceiling, whichever process made them. Package cgroup must not know what runs inside, and never
+// kills or removes anything that is not named like that.
 //
-// The limits are one table of kernel files and values, which is written at Create and compared at Verify.
+// The host's mode, the v1 and v2 counters and events, the v2 kill and the paths of a process come from
+// containerd/cgroups; slices are made with the connection to systemd that it uses too. What that library does not do is
+// here: the limits are one table of kernel files and values, which is written at Create (or held against what systemd
+// wrote) and compared at Verify; admission under one lock; a kill that is repeated until nothing is left in any
+// hierarchy and that never waits without an end; pids.peak; and the difference between a counter of zero and one that
+// this kernel does not have.
 //
 // Kernel interfaces: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
 package cgroup
@@ -25,10 +31,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/cgroups/v3"
+
 	"rea/evidence/fault"
 )
 
-// Parent is the host-wide parent of every run's group, as a path in each hierarchy.
+// Parent is the host-wide parent of every run's group that is made as a directory, as a path in each hierarchy.
 const Parent = "/rea"
 
 // ErrCeiling is in the error chain of Create when the run would fit this host but not beside those that run now: wait
@@ -54,14 +62,22 @@ type Group struct {
 }
 
 // PathOf is the path that Create gives to a run's group.
-func PathOf(run string) string { return path.Join(Parent, run) }
+func PathOf(run string) string { return findTree().name(run) }
 
-// Create makes the group /rea/<run> in every hierarchy, sets and verifies its limits, and starts counting its
+// PathOf is the path that m.Create gives to a run's group.
+func (m Manager) PathOf(run string) string { return findTree().under(m).name(run) }
+
+// Create makes the run's group through the host's own manager, sets and verifies its limits, and starts counting its
 // out-of-memory events. Run is 16 hex digits. Journal its path (PathOf) first. After an error nothing is left. The
 // error is resource_constraint with ErrCeiling in its chain when the run has to wait, without it when the run can
 // never fit; capability_unavailable when this process may not make groups here.
 func Create(ctx context.Context, run string, l Limits) (*Group, error) {
 	return findTree().create(ctx, run, l)
+}
+
+// Create is the function Create through m, for an engine that was told to use another manager than the host's.
+func (m Manager) Create(ctx context.Context, run string, l Limits) (*Group, error) {
+	return findTree().under(m).create(ctx, run, l)
 }
 
 func (t tree) create(ctx context.Context, run string, l Limits) (*Group, error) {
@@ -72,7 +88,7 @@ func (t tree) create(ctx context.Context, run string, l Limits) (*Group, error) 
 		return nil, unusable(reason, action)
 	}
 	l.Memory -= l.Memory % int64(os.Getpagesize())
-	if err := t.makeParent(); err != nil {
+	if err := t.makeParent(ctx); err != nil {
 		return nil, err
 	}
 	unlock, err := t.lock(ctx)
@@ -83,9 +99,9 @@ func (t tree) create(ctx context.Context, run string, l Limits) (*Group, error) 
 	if err := t.admit(l.Memory); err != nil {
 		return nil, err
 	}
-	g := &Group{tree: t, path: path.Join(t.parent, run), limits: l}
+	g := &Group{tree: t, path: t.name(run), limits: l}
 	if g.exists() {
-		return nil, fault.New(fault.ExecutionFailure, "A control group of this run exists already.", "Run rea sandbox sweep, then repeat the call.")
+		return nil, taken()
 	}
 	if err := g.build(ctx); err != nil {
 		return nil, errors.Join(err, g.Delete(context.WithoutCancel(ctx)))
@@ -95,7 +111,10 @@ func (t tree) create(ctx context.Context, run string, l Limits) (*Group, error) 
 
 // makeParent makes the host-wide parent, once for all cores: its processors (cpuset), its controllers (v2) and its
 // ceiling, which only backs admission up: when the kernel meets it, it kills whichever run it likes.
-func (t tree) makeParent() error {
+func (t tree) makeParent(ctx context.Context) error {
+	if t.manager == Systemd {
+		return t.makeParentSlice(ctx)
+	}
 	for _, root := range t.roots() {
 		if err := t.makeDir(root, t.parent); err != nil {
 			return refused("make the parent group", err)
@@ -117,7 +136,7 @@ func (t tree) makeParent() error {
 	if t.ceiling <= 0 {
 		return nil
 	}
-	for _, s := range t.memorySettings(t.ceiling - t.ceiling%int64(os.Getpagesize())) {
+	for _, s := range t.memorySettings(t.pageCeiling()) {
 		dir := s.root + t.parent
 		if unlimited(readFile(dir, s.file)) {
 			if err := s.write(dir); err != nil {
@@ -127,6 +146,9 @@ func (t tree) makeParent() error {
 	}
 	return nil
 }
+
+// pageCeiling is the ceiling as the kernel keeps it: whole pages.
+func (t tree) pageCeiling() int64 { return t.ceiling - t.ceiling%int64(os.Getpagesize()) }
 
 // unlimited reports whether a memory limit is none: "max" on v2, near the largest int64 on v1.
 func unlimited(value string) bool {
@@ -174,8 +196,27 @@ func (t tree) makeDir(root, group string) error {
 	return nil
 }
 
-// build makes the group in every hierarchy, sets its limits, registers for its events and verifies.
+// build makes the group, sets its limits, registers for its events and verifies.
 func (g *Group) build(ctx context.Context) error {
+	makeIt := g.makeDirs
+	if g.tree.manager == Systemd {
+		makeIt = func() error { return g.startSlice(ctx) }
+	}
+	if err := makeIt(); err != nil {
+		return err
+	}
+	if g.tree.mode != V2 { // v2 counts in memory.events, which stays until the group goes
+		oom, err := countOOM(g.tree.v1["memory"], g.path)
+		if err != nil {
+			return refused("register for a run's out-of-memory events", err)
+		}
+		g.oom = oom
+	}
+	return g.Verify(ctx)
+}
+
+// makeDirs makes the group in every hierarchy and sets its limits.
+func (g *Group) makeDirs() error {
 	for _, root := range g.tree.roots() {
 		if err := g.tree.makeDir(root, g.path); err != nil {
 			return refused("make a run's group", err)
@@ -186,14 +227,7 @@ func (g *Group) build(ctx context.Context) error {
 			return refused("limit a run's group", err)
 		}
 	}
-	if g.tree.mode != V2 {
-		oom, err := countOOM(g.tree.v1["memory"] + g.path)
-		if err != nil {
-			return refused("register for a run's out-of-memory events", err)
-		}
-		g.oom = oom
-	}
-	return g.Verify(ctx)
+	return nil
 }
 
 // refused is the error for a group operation that the kernel refused.
@@ -241,31 +275,46 @@ func (t tree) memorySettings(bytes int64) []setting {
 	return []setting{{root, "memory.limit_in_bytes", n, false}, {root, "memory.memsw.limit_in_bytes", n, true}}
 }
 
+const (
+	cpuPeriod = 100_000 // microseconds, the kernel's default
+	minQuota  = 1_000   // the least that the kernel takes
+)
+
+// quota is the processor time of a period, in microseconds.
+func quota(cores float64) int64 { return max(int64(math.Round(cores*cpuPeriod)), minQuota) }
+
 // settings is the table of a run's limits.
 func (t tree) settings(l Limits) []setting {
-	const (
-		period   = 100_000 // microseconds, the kernel's default
-		minQuota = 1_000   // the least that the kernel takes
-	)
-	quota := strconv.FormatInt(max(int64(math.Round(l.CPU*period)), minQuota), 10)
+	period, quota := strconv.Itoa(cpuPeriod), strconv.FormatInt(quota(l.CPU), 10)
 	s := append(t.memorySettings(l.Memory), setting{t.home("pids"), "pids.max", strconv.FormatInt(l.PIDs, 10), false})
-	if t.mode == V2 {
-		// All of a run dies of one process's excess: half a run has no meaning.
-		return append(s, setting{t.unified, "memory.oom.group", "1", false},
-			setting{t.unified, "cpu.max", quota + " " + strconv.Itoa(period), false})
+	if t.mode != V2 {
+		return append(s, setting{t.home("cpu"), "cpu.cfs_period_us", period, false},
+			setting{t.home("cpu"), "cpu.cfs_quota_us", quota, false})
 	}
-	return append(s, setting{t.home("cpu"), "cpu.cfs_period_us", strconv.Itoa(period), false},
-		setting{t.home("cpu"), "cpu.cfs_quota_us", quota, false})
+	s = append(s, setting{t.unified, "cpu.max", quota + " " + period, false})
+	if t.manager == Cgroupfs {
+		// All of a run dies of one process's excess: half a run has no meaning. A slice cannot have it.
+		s = append(s, setting{t.unified, "memory.oom.group", "1", false})
+	}
+	return s
 }
 
-// Open finds a group by its path, which must be /rea/<run id>. A group that exists in no hierarchy is an error that
-// is fs.ErrNotExist. An opened group knows no limits and, on v1, no out-of-memory events.
-func Open(name string) (*Group, error) { return findTree().open(name) }
+// Open finds a group by its path, as PathOf gives it for either manager. A group that exists in no hierarchy is an
+// error that is fs.ErrNotExist. An opened group knows no limits and, on v1, no out-of-memory events.
+func Open(name string) (*Group, error) {
+	t := findTree()
+	for _, m := range []Manager{Cgroupfs, Systemd} {
+		if u := t.under(m); u.owns(name) {
+			return u.open(name)
+		}
+	}
+	return t.open(name) // which refuses it
+}
 
 func (t tree) open(name string) (*Group, error) {
-	if path.Dir(name) != t.parent || !runForm.MatchString(path.Base(name)) || path.Clean(name) != name {
+	if !t.owns(name) {
 		return nil, fault.New(fault.ExecutionFailure, "A control group that is not one of rea's runs was named.",
-			"Look at the owner's journal: rea does not touch groups that are not below "+Parent+".")
+			"Look at the owner's journal: rea does not touch groups that are not below "+Parent+" or "+SliceParent+".")
 	}
 	g := &Group{tree: t, path: name}
 	if !g.exists() {
@@ -282,15 +331,20 @@ func (g *Group) exists() bool {
 	})
 }
 
-// List returns the paths of all groups below Parent, sorted.
-func List() []string { return findTree().list() }
+// List returns the paths of all runs' groups, of both managers, sorted.
+func List() []string {
+	t := findTree()
+	paths := append(t.under(Cgroupfs).list(), t.under(Systemd).list()...)
+	slices.Sort(paths)
+	return paths
+}
 
 func (t tree) list() []string {
 	var paths []string
 	for _, root := range t.roots() {
 		for _, name := range children(root + t.parent) {
-			if runForm.MatchString(name) {
-				paths = append(paths, path.Join(t.parent, name))
+			if group := path.Join(t.parent, name); t.owns(group) {
+				paths = append(paths, group)
 			}
 		}
 	}
@@ -313,8 +367,20 @@ func children(dir string) []string {
 	return names
 }
 
-// Path is the group's path in every hierarchy: what an engine gets as the parent of the container's group.
+// Path is the group's path in every hierarchy.
 func (g *Group) Path() string { return g.path }
+
+// Parent is what an engine or a runtime with the same manager gets as the parent of the container's group: the path,
+// or the name of the slice.
+func (g *Group) Parent() string {
+	if g.tree.manager == Systemd {
+		return unit(g.path)
+	}
+	return g.path
+}
+
+// Manager is who made the group.
+func (g *Group) Manager() Manager { return g.tree.manager }
 
 // Verify compares the kernel's files with the limits that were asked for, and checks that each given process is in
 // the group, or in one inside it, in every hierarchy that carries a limit. Call it after start with the container's
@@ -341,17 +407,17 @@ func (g *Group) Verify(ctx context.Context, pids ...int) error {
 
 // outside names the limiting hierarchies in which a process is not in the group.
 func (g *Group) outside(pid int) []string {
-	groups, err := groupsOf(pid)
+	v1, unified, err := groupsOf(pid)
 	if err != nil {
 		return []string{fmt.Sprintf("process %d cannot be examined", pid)}
 	}
 	var wrong []string
 	for _, c := range limiting {
-		name := c
+		name := v1[c]
 		if g.tree.mode == V2 {
-			name = ""
+			name = unified
 		}
-		if !g.covers(groups[name]) {
+		if !g.covers(name) {
 			wrong = append(wrong, fmt.Sprintf("process %d is outside the run's %s group", pid, c))
 		}
 	}
@@ -363,23 +429,9 @@ func (g *Group) covers(name string) bool {
 	return name == g.path || strings.HasPrefix(name, g.path+"/")
 }
 
-// groupsOf reads proc_pid_cgroup: controller to path, "" for the v2 tree.
-func groupsOf(pid int) (map[string]string, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		return nil, err
-	}
-	groups := map[string]string{}
-	for text := range strings.Lines(string(b)) {
-		parts := strings.SplitN(strings.TrimSuffix(text, "\n"), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		for name := range strings.SplitSeq(parts[1], ",") {
-			groups[name] = parts[2]
-		}
-	}
-	return groups, nil
+// groupsOf reads proc_pid_cgroup(5): the path for each v1 controller, and the path in the v2 tree.
+func groupsOf(pid int) (v1 map[string]string, unified string, err error) {
+	return cgroups.ParseCgroupFileUnified(fmt.Sprintf("/proc/%d/cgroup", pid))
 }
 
 // deleteTimeout is how long Delete waits for the kernel to let go of an empty group.
@@ -390,10 +442,22 @@ func (g *Group) Delete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	g.oom.close()
+	remove := g.removeDirs
+	if g.tree.manager == Systemd {
+		remove = g.stopSlice
+	}
+	if err := remove(ctx); err != nil {
+		return fault.New(fault.CleanupIncomplete, "The control group of a run could not be removed.",
+			"Run rea sandbox sweep when its processes have ended.").With("resources", []string{"cgroup " + g.path}).Because(err)
+	}
+	return nil
+}
+
+// removeDirs removes the group from every hierarchy.
+func (g *Group) removeDirs(ctx context.Context) error {
 	for _, root := range g.tree.roots() {
 		if err := removeGroups(ctx, root+g.path); err != nil {
-			return fault.New(fault.CleanupIncomplete, "The control group of a run could not be removed.",
-				"Run rea sandbox sweep when its processes have ended.").With("resources", []string{"cgroup " + g.path}).Because(err)
+			return err
 		}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/cgroups/v3"
 	"github.com/google/go-cmp/cmp"
 
 	"rea/evidence/fault"
@@ -24,22 +25,48 @@ import (
 
 var parents atomic.Int64
 
-// testTree is this host's tree with a parent of the test's own, so that nobody else's runs count or suffer.
+// testTree is this host's tree under its own manager, with a parent of the test's own, so that nobody else's runs count
+// or suffer.
 func testTree(t testing.TB) tree {
 	t.Helper()
-	tr := findTree()
+	return testTreeUnder(t, findTree().manager)
+}
+
+func testTreeUnder(t testing.TB, m Manager) tree {
+	t.Helper()
+	tr := findTree().under(m)
 	if reason, _ := tr.obstacle(); reason != "" {
 		t.Skip("no control group can be made: " + reason)
 	}
-	tr.parent = fmt.Sprintf("/rea-test-%d-%d", os.Getpid(), parents.Add(1))
+	tr.parent, tr.rivals = fmt.Sprintf("/rea-test-%d-%d", os.Getpid(), parents.Add(1)), nil
+	if m == Systemd {
+		tr.parent = fmt.Sprintf("/reatest%dx%d.slice", os.Getpid(), parents.Add(1))
+	}
 	t.Cleanup(func() {
-		for _, root := range tr.roots() {
-			if err := removeGroups(context.Background(), root+tr.parent); err != nil {
-				t.Errorf("the test's parent group stays: %v", err)
-			}
+		if err := tr.removeParent(); err != nil {
+			t.Errorf("the test's parent group stays: %v", err)
 		}
 	})
 	return tr
+}
+
+// removeParent ends what makeParent made.
+func (t tree) removeParent() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if t.manager == Systemd {
+		s, err := dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return s.stop(ctx, unit(t.parent))
+	}
+	var errs []error
+	for _, root := range t.roots() {
+		errs = append(errs, removeGroups(ctx, root+t.parent))
+	}
+	return errors.Join(errs...)
 }
 
 const mib = 1 << 20
@@ -119,6 +146,9 @@ func TestCreateSetsTheKernelsFiles(t *testing.T) {
 	}
 	if tr.mode == V2 {
 		want = map[string]string{"/memory.max": "67108864", "/memory.swap.max": "0", "/memory.oom.group": "1", "/pids.max": "77", "/cpu.max": "150000 100000"}
+		if tr.manager == Systemd {
+			want["/memory.oom.group"] = "0" // a slice cannot have it
+		}
 	}
 	got := map[string]string{}
 	for name := range want {
@@ -128,8 +158,13 @@ func TestCreateSetsTheKernelsFiles(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if g.Path() != tr.parent+"/0000000000000001" {
-		t.Errorf("path %s", g.Path())
+	path, parent := tr.parent+"/0000000000000001", tr.parent+"/0000000000000001"
+	if tr.manager == Systemd { // systemd.slice(5): each dash is a level
+		parent = strings.TrimSuffix(tr.parent[1:], ".slice") + "-0000000000000001.slice"
+		path = tr.parent + "/" + parent
+	}
+	if g.Path() != path || g.Parent() != parent {
+		t.Errorf("path %s, parent %s", g.Path(), g.Parent())
 	}
 	for _, root := range tr.roots() {
 		if _, err := os.Stat(root + g.path); err != nil {
@@ -165,7 +200,7 @@ func TestCreateRefusesWhatIsNoLimit(t *testing.T) {
 func TestCreateNeverTakesAnExistingGroup(t *testing.T) {
 	tr := testTree(t)
 	g := newGroup(t, tr, 1, modest)
-	if _, err := tr.create(t.Context(), filepath.Base(g.path), modest); err == nil {
+	if _, err := tr.create(t.Context(), "0000000000000001", modest); err == nil {
 		t.Fatal("made twice")
 	}
 	must(t, g.Verify(t.Context())) // the refusal did not remove the first one
@@ -235,7 +270,7 @@ func TestAdmissionKeepsBelowTheCeiling(t *testing.T) {
 
 func TestAdmissionWaitsNoLongerThanItsContext(t *testing.T) {
 	tr := testTree(t)
-	must(t, tr.makeParent())
+	must(t, tr.makeParent(t.Context()))
 	unlock, err := tr.lock(t.Context())
 	must(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -418,13 +453,14 @@ func TestOpenTouchesOnlyRuns(t *testing.T) {
 	must(t, os.MkdirAll(tr.home("memory")+g.path+"/0123456789abcdef", 0o755))
 	for _, name := range []string{
 		"", "/", ".", tr.parent, tr.parent + "/", tr.parent + "/..", tr.parent + "/../0123456789abcdef", "/docker/0123456789abcdef",
-		g.path + "/", g.path + "/0123456789abcdef", strings.TrimPrefix(g.path, "/"), "/system.slice", tr.parent + "//" + filepath.Base(g.path),
+		tr.parent + "/rea-0123456789abcdef.slice", tr.parent + "/rea-0123456789abcdef", tr.parent + "/x-0123456789abcdef.slice",
+		g.path + "/", g.path + ".slice", g.path + "/0123456789abcdef", strings.TrimPrefix(g.path, "/"), "/system.slice", tr.parent + "//" + filepath.Base(g.path),
 	} {
 		if _, err := tr.open(name); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if _, err := tr.open(tr.parent + "/ffffffffffffffff"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := tr.open(tr.name("ffffffffffffffff")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a group that is not there: %v", err)
 	}
 	_, err := tr.open(g.path)
@@ -466,22 +502,25 @@ func TestMountTable(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		lines []string
+		found cgroups.CGMode // what is mounted at /sys/fs/cgroup
 		mode  Mode
 		roots []string
 	}{
-		{"v2", []string{ordinary, v2root}, V2, []string{"/sys/fs/cgroup"}},
-		{"v2 and somebody's net_cls", []string{v2root, netcls}, V2, []string{"/sys/fs/cgroup"}},
-		{"hybrid", []string{unified, cpu, memory}, Hybrid, []string{"/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified"}},
-		{"v1", []string{memory, cpu, systemd}, V1, []string{"/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/systemd"}},
-		{"a container's view", []string{inside}, None, nil},
-		{"nothing", []string{ordinary, "", "garbage - ", " - cgroup2 x rw"}, None, nil},
+		{"v2", []string{ordinary, v2root}, cgroups.Unified, V2, []string{"/sys/fs/cgroup"}},
+		{"v2 and somebody's net_cls", []string{v2root, netcls}, cgroups.Unified, V2, []string{"/sys/fs/cgroup"}},
+		{"hybrid", []string{unified, cpu, memory}, cgroups.Hybrid, Hybrid, []string{"/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified"}},
+		{"v1", []string{memory, cpu, systemd}, cgroups.Legacy, V1, []string{"/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/systemd"}},
+		{"v1, and a v2 tree where no engine looks", []string{strings.Replace(unified, "/sys/fs/cgroup/unified", "/mnt", 1), memory}, cgroups.Legacy, V1, []string{"/sys/fs/cgroup/memory"}},
+		{"hybrid without memory on v1", []string{unified, cpu}, cgroups.Hybrid, None, nil},
+		{"a container's view", []string{inside}, cgroups.Legacy, None, nil},
+		{"nothing", []string{ordinary, "", "garbage - ", " - cgroup2 x rw"}, cgroups.Unavailable, None, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tr := tree{v1: map[string]string{}}
 			for _, text := range test.lines {
 				tr.add(text)
 			}
-			tr.settle()
+			tr.settle(test.found)
 			if diff := cmp.Diff([]any{test.mode, test.roots}, []any{tr.mode, tr.roots()}); diff != "" {
 				t.Error(diff)
 			}
@@ -504,8 +543,8 @@ func TestObstacles(t *testing.T) {
 		{"controllers handed on", map[string]string{"cgroup.controllers": "cpu memory pids", "cgroup.type": "domain", "cgroup.procs": "1\n", "cgroup.subtree_control": "cpu memory pids"}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			tr := tree{unified: t.TempDir()}
-			tr.settle()
+			tr := tree{unified: t.TempDir()}.under(Cgroupfs)
+			tr.settle(cgroups.Unified)
 			for name, text := range test.files {
 				must(t, os.WriteFile(filepath.Join(tr.unified, name), []byte(text), 0o600))
 			}
@@ -515,14 +554,18 @@ func TestObstacles(t *testing.T) {
 			}
 		})
 	}
-	if reason, action := (tree{mode: None}).obstacle(); reason == "" || action == "" {
-		t.Error("a host without control groups has no obstacle")
+	for _, tr := range []tree{
+		(tree{mode: None}).under(Cgroupfs), (tree{mode: Hybrid}).under(Systemd), (tree{mode: V1}).under(Systemd), (tree{mode: V2}).under("none"),
+	} {
+		if reason, action := tr.obstacle(); reason == "" || action == "" {
+			t.Errorf("%s on a %s host has no obstacle", tr.manager, tr.mode)
+		}
 	}
 }
 
 // TestCreateBesideAProcess has a process in the parent group itself, to which v2 then refuses to hand controllers on.
 func TestCreateBesideAProcess(t *testing.T) {
-	tr := testTree(t)
+	tr := testTreeUnder(t, Cgroupfs)
 	if tr.mode != V2 {
 		t.Skip("only v2 has this rule")
 	}

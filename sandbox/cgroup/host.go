@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/containerd/cgroups/v3"
 	"golang.org/x/sys/unix"
 
 	"rea/evidence/fault"
@@ -27,10 +28,20 @@ const (
 	None   Mode = "none"
 )
 
-// Host says what this process finds. Whether an engine manages its groups through systemd cannot be known from here:
-// ask the engine. Where it does, a group made here is not a parent that the engine takes.
+// Manager is who makes a host's groups, by the names that engines and runtimes have for it.
+type Manager string
+
+// The closed set of managers.
+const (
+	Cgroupfs Manager = "cgroupfs" // whoever needs one makes a directory
+	Systemd  Manager = "systemd"  // systemd makes units, on v2 only; see slice.go
+)
+
+// Host says what this process finds. An engine may have been told to use another manager than the host's own: ask it,
+// for a group made by one is not a parent that an engine with the other takes.
 type Host struct {
 	Mode        Mode
+	Manager     Manager  // of the host's own tree: Systemd on a v2 host that runs it
 	Controllers []string // controllers of the v2 tree, sorted
 	Usable      bool     // this process may make groups with all limits
 	Reason      string   // why not, "" when Usable
@@ -50,55 +61,69 @@ const (
 // limiting are the controllers that every run needs.
 var limiting = []string{"cpu", "memory", "pids"}
 
-// Detect examines the host and makes nothing.
+// Detect examines the host and makes nothing. Usable is about the host's own manager.
 func Detect() Host {
 	t := findTree()
-	h := Host{Mode: t.mode, Controllers: t.controllers(), Ceiling: t.ceiling}
+	h := Host{Mode: t.mode, Manager: t.manager, Controllers: t.controllers(), Ceiling: t.ceiling}
 	h.Reason, h.Action = t.obstacle()
 	h.Usable = h.Reason == ""
 	return h
 }
 
+// Obstacle says why this process cannot make groups through m on this host, and what to do; "" when it can.
+func (m Manager) Obstacle() (reason, action string) { return findTree().under(m).obstacle() }
+
 // tree is where a host's hierarchies are mounted and which parent is ours.
 type tree struct {
 	mode    Mode
+	manager Manager
 	unified string            // mount point of the v2 tree, "" where there is none
 	v1      map[string]string // v1 controller to mount point; named hierarchies as "name=systemd"
-	parent  string            // Parent, except in tests
+	parent  string            // Parent or SliceParent, except in tests
+	rivals  []string          // parents of what the other manager made: its runs count in admission
 	ceiling int64             // bytes
 }
 
-// findTree finds the hierarchies of this process's mount namespace. A v1 hierarchy without the memory controller
-// beside a v2 tree (somebody's net_cls) does not make a host hybrid: engines use v2 there.
+// findTree finds the hierarchies of this process's mount namespace, under the host's own manager.
 func findTree() tree {
-	t := tree{v1: map[string]string{}, parent: Parent, ceiling: memoryTotal() / 100 * ceilingPercent}
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		t.settle()
-		return t
+	t := tree{v1: map[string]string{}, ceiling: memoryTotal() / 100 * ceilingPercent}
+	if f, err := os.Open("/proc/self/mountinfo"); err == nil {
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		lines.Buffer(nil, 1<<20) // overlay mounts have long lines
+		for lines.Scan() {
+			t.add(lines.Text())
+		}
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20) // overlay mounts have long lines
-	for lines.Scan() {
-		t.add(lines.Text())
+	t.settle(cgroups.Mode())
+	if t.mode == V2 && systemdRuns() {
+		return t.under(Systemd)
 	}
-	t.settle()
+	return t.under(Cgroupfs)
+}
+
+// under is the tree as a manager divides it.
+func (t tree) under(m Manager) tree {
+	t.manager, t.parent, t.rivals = m, Parent, []string{SliceParent}
+	if m == Systemd {
+		t.parent, t.rivals = SliceParent, []string{Parent}
+	}
 	return t
 }
 
-// settle decides the mode when all mounts are known.
-func (t *tree) settle() {
+// settle decides the mode when all mounts are known. Engines and runtimes decide as package cgroups does, by what is
+// mounted at /sys/fs/cgroup: a v1 hierarchy elsewhere beside a v2 tree there (somebody's net_cls) makes no hybrid.
+func (t *tree) settle(mode cgroups.CGMode) {
 	_, v1 := t.v1["memory"]
 	switch {
-	case v1 && t.unified != "":
-		t.mode = Hybrid
-	case v1:
-		t.mode = V1
-	case t.unified != "":
+	case mode == cgroups.Unified && t.unified != "":
 		t.mode, t.v1 = V2, nil
+	case mode == cgroups.Hybrid && v1 && t.unified != "":
+		t.mode = Hybrid
+	case (mode == cgroups.Hybrid || mode == cgroups.Legacy) && v1:
+		t.mode, t.unified = V1, ""
 	default:
-		t.mode, t.v1 = None, nil
+		t.mode, t.v1, t.unified = None, nil, ""
 	}
 }
 
@@ -183,6 +208,9 @@ func (t tree) home(controller string) string {
 // obstacle says why this process cannot make groups here, and what to do; "" when it can.
 func (t tree) obstacle() (reason, action string) {
 	const user = "Run rea as root, or use the Docker engine as an ordinary user, where the engine sets the limits."
+	if t.manager != Cgroupfs && t.manager != Systemd {
+		return "the engine makes no control groups", "Start the engine as root, with its cgroupfs or systemd driver."
+	}
 	if t.mode == None {
 		return "no control group hierarchy is mounted", "Mount cgroup2 at /sys/fs/cgroup."
 	}
@@ -191,6 +219,9 @@ func (t tree) obstacle() (reason, action string) {
 		if t.mode != V2 && t.v1[c] == "" || t.mode == V2 && !slices.Contains(have, c) {
 			return "the " + c + " controller is not available", "Enable the " + c + " controller in the kernel's configuration or command line."
 		}
+	}
+	if t.manager == Systemd {
+		return t.withoutSystemd()
 	}
 	for _, root := range t.roots() {
 		if err := unix.Faccessat(unix.AT_FDCWD, root, unix.W_OK, unix.AT_EACCESS); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,9 +109,17 @@ func (g *Group) Kill(ctx context.Context) error {
 		With("resources", []string{"cgroup " + g.path}).Because(err)
 }
 
-// killUnified kills through the v2 tree, where there is one and its kernel can (5.14).
+// killUnified kills through the v2 tree, where there is one and its kernel can (5.14). On an older kernel the library
+// would freeze, and wait for that without an end.
 func (g *Group) killUnified() bool {
-	return g.tree.unified != "" && writeFile(g.tree.unified+g.path, "cgroup.kill", "1") == nil
+	if g.tree.unified == "" {
+		return false
+	}
+	if _, err := os.Lstat(filepath.Join(g.tree.unified+g.path, "cgroup.kill")); err != nil {
+		return false
+	}
+	m, err := g.unified()
+	return err == nil && m.Kill() == nil
 }
 
 // killEach freezes the group where a v1 freezer is, so that nothing forks meanwhile, signals each process, and thaws.
@@ -166,11 +175,11 @@ func (g *Group) signal(pid int) {
 		return
 	}
 	defer p.Release()
-	groups, err := groupsOf(pid)
+	v1, unified, err := groupsOf(pid)
 	if err != nil {
 		return
 	}
-	for _, name := range groups {
+	for _, name := range append(slices.Collect(maps.Values(v1)), unified) {
 		if strings.HasPrefix(name, g.tree.parent+"/") && g.covers(name) {
 			p.Signal(syscall.SIGKILL)
 			return

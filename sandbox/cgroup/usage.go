@@ -3,11 +3,14 @@ package cgroup
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/containerd/cgroups/v3/cgroup1"
+	"github.com/containerd/cgroups/v3/cgroup1/stats"
+	"github.com/containerd/cgroups/v3/cgroup2"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,19 +26,16 @@ type Usage struct {
 	Processes   *int64         // now
 }
 
-// Usage reads the kernel's counters; they are final once the group is empty and gone once it is deleted.
+// Usage reads the kernel's counters; they are final once the group is empty and gone once it is deleted. The library
+// gives 0 for a file that is not there, so what it reads counts only where something else says that the file is.
 func (g *Group) Usage() Usage {
 	var u Usage
-	memory, pids := g.tree.home("memory")+g.path, g.tree.home("pids")+g.path
 	if g.tree.mode == V2 {
-		u.CPU = duration(known(readKey(memory, "cpu.stat", "usage_usec")), time.Microsecond)
-		u.MemoryPeak = known(readInt(memory, "memory.peak"))
-		u.OOMKills = known(readKey(memory, "memory.events", "oom_kill")) // hierarchical
+		g.readUnified(&u)
 	} else {
-		u.CPU = duration(known(readInt(g.tree.v1["cpuacct"]+g.path, "cpuacct.usage")), time.Nanosecond)
-		u.MemoryPeak = known(readInt(memory, "memory.max_usage_in_bytes"))
-		u.OOMKills = g.oom.count()
+		g.readV1(&u)
 	}
+	pids := g.tree.home("pids") + g.path
 	u.PIDsPeak = known(readInt(pids, "pids.peak"))
 	if limit, err := readInt(pids, "pids.max"); err == nil && u.PIDsPeak != nil {
 		reached := *u.PIDsPeak >= limit
@@ -47,6 +47,58 @@ func (g *Group) Usage() Usage {
 	return u
 }
 
+// unified is the library's view of the group in the v2 tree.
+func (g *Group) unified() (*cgroup2.Manager, error) {
+	return cgroup2.Load(g.path, cgroup2.WithMountpoint(g.tree.unified))
+}
+
+// readUnified reads a v2 group. Its memory.events count what happened in the groups inside it as well.
+func (g *Group) readUnified(u *Usage) {
+	u.MemoryPeak = known(readInt(g.tree.unified+g.path, "memory.peak"))
+	m, err := g.unified()
+	if err != nil {
+		return
+	}
+	s, err := m.StatFiltered(cgroup2.StatCPU | cgroup2.StatMemoryEvents)
+	if err != nil || s.MemoryEvents == nil {
+		return // no such group any more
+	}
+	u.OOMKills = known(int64(s.MemoryEvents.OomKill), nil)
+	u.CPU = duration(int64(s.CPU.UsageUsec), time.Microsecond)
+}
+
+// readV1 reads a v1 group, one controller after the other, so that one that is missing hides no other.
+func (g *Group) readV1(u *Usage) {
+	u.OOMKills = g.oom.count()
+	memory := cgroup1.NewMemory(filepath.Dir(g.tree.v1["memory"]), cgroup1.IgnoreModules("memsw", "kmem", "kmem.tcp"))
+	if s := statV1(g.path, memory); s != nil && s.Memory != nil {
+		u.MemoryPeak = known(int64(s.Memory.Usage.Max), nil)
+	}
+	if s := statV1(g.path, cgroup1.NewCpuacct(filepath.Dir(g.tree.v1["cpuacct"]))); s != nil {
+		u.CPU = duration(int64(s.CPU.Usage.Total), time.Nanosecond)
+	}
+}
+
+// statV1 gives what one v1 controller counted, nil when it cannot be read.
+func statV1(group string, s cgroup1.Subsystem) *stats.Metrics {
+	c, err := loadV1(group, s)
+	if err != nil {
+		return nil
+	}
+	m, err := c.Stat()
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// loadV1 is the library's view of the group in one v1 hierarchy.
+func loadV1(group string, s cgroup1.Subsystem) (cgroup1.Cgroup, error) {
+	return cgroup1.Load(cgroup1.StaticPath(group), cgroup1.WithHierarchy(func() ([]cgroup1.Subsystem, error) {
+		return []cgroup1.Subsystem{s}, nil
+	}))
+}
+
 func known(n int64, err error) *int64 {
 	if err != nil {
 		return nil
@@ -55,11 +107,8 @@ func known(n int64, err error) *int64 {
 }
 
 // duration is a counter of the kernel's in its unit.
-func duration(n *int64, unit time.Duration) *time.Duration {
-	if n == nil {
-		return nil
-	}
-	d := time.Duration(*n) * unit
+func duration(n int64, unit time.Duration) *time.Duration {
+	d := time.Duration(n) * unit
 	return &d
 }
 
@@ -71,23 +120,22 @@ type oomCount struct {
 	sum   int64
 }
 
-// countOOM registers for the events of the memory group dir (cgroup-v1/memory.rst, "OOM Control").
-func countOOM(dir string) (*oomCount, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+// countOOM registers for the events of a group in the memory hierarchy that is mounted at root
+// (cgroup-v1/memory.rst, "OOM Control").
+func countOOM(root, group string) (*oomCount, error) {
+	c, err := loadV1(group, cgroup1.NewMemory(filepath.Dir(root)))
 	if err != nil {
 		return nil, err
 	}
-	event := os.NewFile(uintptr(fd), "oom events")
-	control, err := os.Open(dir + "/memory.oom_control")
-	if err == nil {
-		defer control.Close()
-		err = writeFile(dir, "cgroup.event_control", fmt.Sprintf("%d %d", fd, control.Fd()))
-	}
+	fd, err := c.OOMEventFD()
 	if err != nil {
-		event.Close()
 		return nil, err
 	}
-	return &oomCount{event: event}, nil
+	if err := unix.SetNonblock(int(fd), true); err != nil { // a count is looked at, never waited for
+		unix.Close(int(fd))
+		return nil, err
+	}
+	return &oomCount{event: os.NewFile(fd, "oom events")}, nil
 }
 
 // count returns the events so far. The kernel signals before it kills, so after a death its event is here.

@@ -23,8 +23,6 @@ const (
 	leastAPI = "1.41"
 	// defaultRuntime runs a Spec that names no runtime class.
 	defaultRuntime = "runc"
-	// cgroupfs is the engine's cgroup driver that takes a path of ours as parent.
-	cgroupfs = "cgroupfs"
 )
 
 // engine is what the engine says of itself.
@@ -111,8 +109,8 @@ type placement struct {
 // place decides it, from the engine and from what this process may do.
 func (d *Driver) place(e *engine) placement {
 	privileged := !d.ordinary && !e.rootless && staging.Privileged()
-	host := cgroup.Detect()
-	p := placement{mounts: privileged, group: privileged && host.Usable && e.cgroupDriver == cgroupfs}
+	obstacle, _ := e.manager().Obstacle()
+	p := placement{mounts: privileged, group: privileged && obstacle == ""}
 	if !p.mounts {
 		p.unproved = append(p.unproved,
 			"The target is bound by path, without mounts nested in it: that the container sees what was opened follows from its digest alone.",
@@ -120,15 +118,18 @@ func (d *Driver) place(e *engine) placement {
 	}
 	switch {
 	case p.group:
-	case privileged && e.cgroupDriver != cgroupfs:
-		p.unproved = append(p.unproved, "The engine manages cgroups through "+e.cgroupDriver+
-			", so the run's limits are on the container's own cgroup: its last counters are read before it ends and may be missing after a crash.")
+	case privileged:
+		p.unproved = append(p.unproved, "A run cannot have a cgroup of its own here ("+obstacle+
+			"), so its limits are on the container's own cgroup: its last counters are read before it ends and may be missing after a crash.")
 	default:
 		p.unproved = append(p.unproved,
 			"This process may not make cgroups for the engine, so the run's limits are on the container's own cgroup: its last counters are read before it ends, and that no process is left is the engine's word.")
 	}
 	return p
 }
+
+// manager is who makes cgroups for this engine: only what was made by the same one is a parent that it takes.
+func (e *engine) manager() cgroup.Manager { return cgroup.Manager(e.cgroupDriver) }
 
 // Probe asks the engine what it is. An engine that is absent, too old or not ours to use is a fact, not an error.
 func (d *Driver) Probe(ctx context.Context) (sandbox.Facts, error) {

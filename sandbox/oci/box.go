@@ -89,8 +89,7 @@ func (b *box) launch() (net.Conn, error) {
 		return nil, err
 	}
 	defer peer.Close()
-	cmd := exec.Command(b.runc.path, "--root", b.dir.state(), "--log", b.dir.log(), "--log-format", "json",
-		"run", "--bundle", b.dir.bundle(), "--preserve-fds", "1", containerID(b.spec.ID))
+	cmd := exec.Command(b.runc.path, b.arguments()...)
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{peer}
@@ -112,6 +111,15 @@ func (b *box) launch() (net.Conn, error) {
 	b.started, b.channel = true, conn
 	go b.reap(cmd)
 	return conn, nil
+}
+
+// arguments are runc's.
+func (b *box) arguments() []string {
+	args := []string{"--root", b.dir.state(), "--log", b.dir.log(), "--log-format", "json"}
+	if b.group.Manager() == cgroup.Systemd {
+		args = append(args, "--systemd-cgroup")
+	}
+	return append(args, "run", "--bundle", b.dir.bundle(), "--preserve-fds", "1", containerID(b.spec.ID))
 }
 
 // reap waits for runc; Destroy waits for it in turn.

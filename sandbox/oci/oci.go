@@ -56,7 +56,7 @@ func (d *Driver) Name() string { return DriverName }
 func (d *Driver) Probe(ctx context.Context) (sandbox.Facts, error) {
 	host := cgroup.Detect()
 	facts := sandbox.Facts{
-		Driver: DriverName, CgroupMode: string(host.Mode), CgroupDriver: "cgroupfs",
+		Driver: DriverName, CgroupMode: string(host.Mode), CgroupDriver: string(host.Manager),
 		Privileged: staging.Privileged() && host.Usable, Runtimes: map[string]string{}, Missing: []string{},
 	}
 	runc, runtimeErr := d.program(ctx)
