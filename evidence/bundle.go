@@ -123,9 +123,7 @@ func listed(set map[string]bool) func(yield func(Payload) bool) {
 // revisionPayloads encodes unknowns by ID, then revision.
 func revisionPayloads(unknowns []Unknown) ([]Payload, error) {
 	unknowns = slices.Clone(unknowns)
-	slices.SortFunc(unknowns, func(a, b Unknown) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Revision, b.Revision))
-	})
+	slices.SortFunc(unknowns, compareRevisions)
 	out := make([]Payload, 0, len(unknowns))
 	for _, u := range unknowns {
 		p, err := PayloadOf(u)
@@ -135,4 +133,8 @@ func revisionPayloads(unknowns []Unknown) ([]Payload, error) {
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+func compareRevisions(a, b Unknown) int {
+	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Revision, b.Revision))
 }

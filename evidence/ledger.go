@@ -119,7 +119,7 @@ const (
 // ReferenceFault is the EvidenceReference failure of the runtime contract. An actual of "" is null.
 func ReferenceFault(id string, reason ReferenceReason, expected, actual string) *fault.Error {
 	message := fmt.Sprintf("The Evidence reference %q cannot be used: %s, expected %s.", id, reason, expected)
-	action := "Pass the complete Evidence inline, run its producer again in this connection, or import a bundle that holds it."
+	action := "Pass the exact reference of a record of this session, or the complete Evidence inline; or repeat the call that made it, or import a bundle that holds it with import_evidence_bundle. close_binary clears records."
 	if reason != ReferenceMissing {
 		action = "Pass the ID of Evidence of the expected kind; get_evidence_bundle with detail summary lists what is retained."
 	}

@@ -209,6 +209,39 @@ func (o *objectReader) end() error {
 	}
 }
 
+// arrayReader walks over the elements of one JSON array inside a larger text and holds none of them.
+type arrayReader struct {
+	objectReader // for its tokens
+}
+
+// openArray takes the opening bracket; ok is false where the next value is no array.
+func openArray(br *bufio.Reader) (a *arrayReader, ok bool, err error) {
+	a = &arrayReader{objectReader{br: br}}
+	b, err := a.token()
+	return a, b == '[', err
+}
+
+// next returns a reader of the next element, which must be read to its end before next is called again; io.EOF after
+// the closing bracket.
+func (a *arrayReader) next() (*valueReader, error) {
+	b, err := a.token()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case b == ']':
+		return nil, io.EOF
+	case a.some && b != ',':
+		return nil, &SyntaxError{Reason: "array continues with neither , nor ]"}
+	case a.some:
+		err = a.skipSpace()
+	default:
+		err = a.br.UnreadByte()
+	}
+	a.some = true
+	return &valueReader{br: a.br}, err
+}
+
 // canonicalValue splits the first value off canonical text.
 func canonicalValue(text []byte) (value, rest []byte) {
 	var l lexer

@@ -11,6 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"rea/evidence/fault"
+	"rea/orchestrator/schema"
 )
 
 // compile gives the advertised schema to a validator that is not ours.
@@ -42,22 +43,22 @@ func admits(t *testing.T, s *jsonschema.Schema, value string) bool {
 
 func TestSchemasAreValid(t *testing.T) {
 	meta := jsonschema.NewCompiler()
-	draft, err := meta.Compile(Dialect)
+	draft, err := meta.Compile(schema.Dialect)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tool := range Builtin().Tools() {
-		for part, schema := range map[string]jsontext.Value{"input": tool.InputSchema(), "output": tool.OutputSchema()} {
+		for part, advertised := range map[string]jsontext.Value{"input": tool.InputSchema(), "output": tool.OutputSchema()} {
 			var v any
-			if err := json.Unmarshal(schema, &v); err != nil {
+			if err := json.Unmarshal(advertised, &v); err != nil {
 				t.Fatal(err)
 			}
 			if err := draft.Validate(v); err != nil {
 				t.Errorf("%s %s: not a schema: %v", tool.Name, part, err)
 			}
-			compile(t, schema)
+			compile(t, advertised)
 			root := v.(map[string]any)
-			if root["type"] != "object" || root["$schema"] != Dialect {
+			if root["type"] != "object" || root["$schema"] != schema.Dialect {
 				t.Errorf("%s %s: root type %v, dialect %v", tool.Name, part, root["type"], root["$schema"])
 			}
 			for _, key := range []string{"anyOf", "oneOf", "allOf", "not"} {
@@ -65,7 +66,7 @@ func TestSchemasAreValid(t *testing.T) {
 					t.Errorf("%s: %s at the root of the input, which model interfaces refuse", tool.Name, key)
 				}
 			}
-			if strings.Contains(string(schema), `"description":""`) {
+			if strings.Contains(string(advertised), `"description":""`) {
 				t.Errorf("%s %s: empty description", tool.Name, part)
 			}
 		}
@@ -174,22 +175,22 @@ func TestIssues(t *testing.T) {
 	one := int64(1)
 	for _, c := range []struct {
 		tool, in string
-		want     []Issue
+		want     []schema.Issue
 	}{
-		{OpenBinary, `{}`, []Issue{{Path: []any{"path"}, Reason: MissingArgument, Expected: "string"}}},
-		{OpenBinary, `{"path":"rel","extra":1}`, []Issue{
-			{Path: []any{"path"}, Reason: InvalidFormat, Expected: "absolute path"},
-			{Path: []any{"extra"}, Reason: UnknownArgument, Expected: "one of: path, provider_id, architecture, format"}}},
-		{OpenBinary, `"x"`, []Issue{{Path: []any{}, Reason: InvalidType, Expected: "object"}}},
-		{OpenBinary, `{"path":"/a","path":"/b"}`, []Issue{{Path: []any{"path"}, Reason: InvalidValue, Expected: "a member that is not repeated"}}},
-		{CloseBinary, `{"overwrite":true}`, []Issue{{Path: []any{"overwrite"}, Reason: UnknownArgument, Expected: "no arguments"}}},
-		{ExtractArtifact, `{"logical_paths":[]}`, []Issue{{Path: []any{"logical_paths"}, Reason: OutOfRange, Expected: "more items", Minimum: &one}}},
-		{ExtractArtifact, `{"logical_paths":["a",7]}`, []Issue{{Path: []any{"logical_paths", 1}, Reason: InvalidType, Expected: "string"}}},
-		{InspectArtifact, `{"detail":"short"}`, []Issue{{Path: []any{"detail"}, Reason: InvalidValue, Expected: "one of: complete, summary"}}},
-		{BinarySession, `{"expected_package_version":""}`, []Issue{{Path: []any{"expected_package_version"}, Reason: OutOfRange, Expected: "a longer text", Minimum: &one}}},
-		{CompareArtifacts, `{"left":{"kind":"inline"},"right":null}`, []Issue{
-			{Path: []any{"left", "kind"}, Reason: InvalidValue, Expected: "one of: retained-evidence"},
-			{Path: []any{"right"}, Reason: InvalidType, Expected: "object"}}},
+		{OpenBinary, `{}`, []schema.Issue{{Path: []any{"path"}, Reason: schema.MissingArgument, Expected: "string"}}},
+		{OpenBinary, `{"path":"rel","extra":1}`, []schema.Issue{
+			{Path: []any{"path"}, Reason: schema.InvalidFormat, Expected: "absolute path"},
+			{Path: []any{"extra"}, Reason: schema.UnknownArgument, Expected: "one of: path, provider_id, architecture, format"}}},
+		{OpenBinary, `"x"`, []schema.Issue{{Path: []any{}, Reason: schema.InvalidType, Expected: "object"}}},
+		{OpenBinary, `{"path":"/a","path":"/b"}`, []schema.Issue{{Path: []any{"path"}, Reason: schema.InvalidValue, Expected: "a member that is not repeated"}}},
+		{CloseBinary, `{"overwrite":true}`, []schema.Issue{{Path: []any{"overwrite"}, Reason: schema.UnknownArgument, Expected: "no arguments"}}},
+		{ExtractArtifact, `{"logical_paths":[]}`, []schema.Issue{{Path: []any{"logical_paths"}, Reason: schema.OutOfRange, Expected: "more items", Minimum: &one}}},
+		{ExtractArtifact, `{"logical_paths":["a",7]}`, []schema.Issue{{Path: []any{"logical_paths", 1}, Reason: schema.InvalidType, Expected: "string"}}},
+		{InspectArtifact, `{"detail":"short"}`, []schema.Issue{{Path: []any{"detail"}, Reason: schema.InvalidValue, Expected: "one of: complete, summary"}}},
+		{BinarySession, `{"expected_package_version":""}`, []schema.Issue{{Path: []any{"expected_package_version"}, Reason: schema.OutOfRange, Expected: "a longer text", Minimum: &one}}},
+		{CompareArtifacts, `{"left":{"kind":"inline"},"right":null}`, []schema.Issue{
+			{Path: []any{"left", "kind"}, Reason: schema.InvalidValue, Expected: "one of: retained-evidence"},
+			{Path: []any{"right"}, Reason: schema.InvalidType, Expected: "object"}}},
 	} {
 		tool, ok := Builtin().Lookup(c.tool)
 		if !ok {
@@ -208,7 +209,7 @@ func TestIssues(t *testing.T) {
 // A hostile input gets a bounded answer.
 func TestIssuesAreBounded(t *testing.T) {
 	in := `{` + strings.Repeat(`"x":1,`, 100_000) + `"path":"/a"}`
-	if n := len(openBinary().Input.Validate(jsontext.Value(in))); n != maxIssues {
+	if n := len(openBinary().Input.Validate(jsontext.Value(in))); n != 32 {
 		t.Errorf("%d issues", n)
 	}
 }
@@ -226,31 +227,34 @@ func FuzzValidate(f *testing.F) {
 			return
 		}
 		for _, tool := range tools {
-			if n := len(tool.Input.Validate(jsontext.Value(raw))); n > maxIssues {
+			if n := len(tool.Input.Validate(jsontext.Value(raw))); n > 32 {
 				t.Errorf("%d issues", n)
 			}
 		}
 	})
 }
 
-// The contract (6.4) publishes the id of one schema.
-func TestOutputID(t *testing.T) {
-	const want = "urn:rea:tool-output:sha256:859cbfd20ebb1d1b25748a950c483a2c7bdebd9cb51b112877bc7ac7efb79008"
-	if got := OutputID(map[string]any{"type": "object"}); got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-}
-
 // The effects table of the contract (5.4), row by row.
 func TestEffects(t *testing.T) {
 	want := map[string]struct{ effects, annotations string }{
-		OpenBinary:        {"mutatesSession launchesProcess idempotent", "idempotent open_world"},
-		CloseBinary:       {"mutatesSession writesFilesystem mayDiscardData", "destructive"},
-		BinarySession:     {"idempotent", "read_only idempotent"},
-		GetEvidenceBundle: {"idempotent", "read_only idempotent"},
-		InspectArtifact:   {"mutatesSession writesFilesystem launchesProcess idempotent", "idempotent open_world"},
-		ExtractArtifact:   {"mutatesSession writesFilesystem launchesProcess", "open_world"},
-		CompareArtifacts:  {"mutatesSession idempotent", "idempotent"},
+		OpenBinary:              {"mutatesSession launchesProcess idempotent", "idempotent open_world"},
+		CloseBinary:             {"mutatesSession writesFilesystem mayDiscardData", "destructive"},
+		BinarySession:           {"idempotent", "read_only idempotent"},
+		GetEvidenceBundle:       {"idempotent", "read_only idempotent"},
+		ExportEvidenceBundle:    {"writesFilesystem mayDiscardData idempotent", "destructive idempotent"},
+		ImportEvidenceBundle:    {"mutatesSession idempotent", "idempotent"},
+		CompareBundles:          {"mutatesSession idempotent", "idempotent"},
+		RecordUnknown:           {"mutatesSession", ""},
+		UpdateUnknown:           {"mutatesSession", ""},
+		ListUnknowns:            {"idempotent", "read_only idempotent"},
+		VerifyUnknownResolution: {"idempotent", "read_only idempotent"},
+		InspectArtifact:         {"mutatesSession writesFilesystem launchesProcess idempotent", "idempotent open_world"},
+		ExtractArtifact:         {"mutatesSession writesFilesystem launchesProcess", "open_world"},
+		CompareArtifacts:        {"mutatesSession idempotent", "idempotent"},
+		InspectAnalysisView:     {"mutatesSession idempotent", "idempotent"},
+		GuidedWorkflows:         {"idempotent", "read_only idempotent"},
+		SearchGuidance:          {"idempotent", "read_only idempotent"},
+		ReadGuidanceSection:     {"idempotent", "read_only idempotent"},
 	}
 	for _, tool := range Builtin().Tools() {
 		w, ok := want[tool.Name]
@@ -264,8 +268,8 @@ func TestEffects(t *testing.T) {
 		if got := strings.Join(tool.Effects.Annotations().List(), " "); got != w.annotations {
 			t.Errorf("%s: annotations %q, want %q", tool.Name, got, w.annotations)
 		}
-		if tool.StateOnly {
-			t.Errorf("%s is exempt from the marker; the contract exempts only export_evidence_bundle and record_unknown", tool.Name)
+		if exempt := tool.Name == ExportEvidenceBundle || tool.Name == RecordUnknown; tool.StateOnly != exempt {
+			t.Errorf("%s: exempt from the marker %v; the contract exempts exactly export_evidence_bundle and record_unknown", tool.Name, tool.StateOnly)
 		}
 	}
 	if got := openBinary().Title(); got != "Open Binary" {
@@ -275,11 +279,11 @@ func TestEffects(t *testing.T) {
 
 func TestDigests(t *testing.T) {
 	c := Builtin()
-	a, err := c.Digests([]string{"b", "a"})
+	a, err := c.Digests([]string{"b", "a"}, []any{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _ := Builtin().Digests([]string{"a", "b"})
+	b, _ := Builtin().Digests([]string{"a", "b"}, []any{})
 	if a != b {
 		t.Errorf("the digest depends on order: %v, %v", a, b)
 	}
@@ -288,27 +292,16 @@ func TestDigests(t *testing.T) {
 	}
 	tools := Builtin().Tools()
 	tools[0].Description += "."
-	changed, _ := New(tools...).Digests([]string{"a", "b"})
+	changed, _ := New(tools...).Digests([]string{"a", "b"}, []any{})
 	if changed.Tools == a.Tools || changed.Combined == a.Combined {
 		t.Error("a changed description does not change the digest")
 	}
-}
-
-// A schema whose references a client would have to expand more than maxReferences times is advertised inline.
-func TestReferenceBudget(t *testing.T) {
-	def := shared("leaf", text("A leaf."))
-	build := func(n int) map[string]any {
-		s := object("Many.")
-		for i := range n {
-			s.Properties = append(s.Properties, need(strings.Repeat("p", i+1), def))
-		}
-		return render(s)
+	prompted, _ := Builtin().Digests([]string{"a", "b"}, []any{"p"})
+	if prompted.Tools != a.Tools || prompted.Prompts == a.Prompts || prompted.Combined == a.Combined {
+		t.Error("a prompt does not change exactly the digests that cover it")
 	}
-	if _, ok := build(maxReferences)["$defs"]; !ok {
-		t.Error("shared shapes within the budget are not shared")
-	}
-	if _, ok := build(maxReferences + 1)["$defs"]; ok {
-		t.Error("the budget does not hold")
+	if compact, _ := Builtin().Scoped(Scope{Profile: schema.Compact}).Digests([]string{"a", "b"}, []any{}); compact.Tools == a.Tools {
+		t.Error("the profile does not change the digest")
 	}
 }
 

@@ -1,6 +1,9 @@
 package catalog
 
-import "rea/evidence"
+import (
+	"rea/evidence"
+	"rea/orchestrator/schema"
+)
 
 // Shapes of results. They follow the Evidence, artifact and session contracts field by field.
 
@@ -9,14 +12,14 @@ var architectures = []string{"x86", "x86_64", "arm", "arm64", "mips"}
 // result wraps what a session tool returns.
 func result(s *Shape) *Shape { return object("The answer.", need("result", s)) }
 
-func sha(description string) *Shape { return formatted(hex64, description) }
+func sha(description string) *Shape { return formatted(schema.Hex64, description) }
 
-func id(prefix, description string) *Shape { return formatted(digestID(prefix), description) }
+func id(prefix, description string) *Shape { return formatted(schema.DigestID(prefix), description) }
 
 func texts(description string) *Shape { return list(description, text("One entry.")) }
 
 func evidenceIDs(description string) *Shape {
-	return list(description, formatted(evidenceID, "One evidence_id."))
+	return list(description, formatted(schema.EvidenceID, "One evidence_id."))
 }
 
 func architecture() *Shape {
@@ -67,14 +70,14 @@ func location() *Shape {
 // taggedLocation is a location as an input: the kind selects the alternative.
 func taggedLocation() *Shape {
 	s := *location()
-	s.Union = &Union{Tag: "kind", Shapes: s.Union.Shapes}
+	s.Union = &schema.Union{Tag: "kind", Shapes: s.Union.Shapes}
 	return &s
 }
 
 // record is the Evidence envelope around a normalized result.
 func record(description string, place, normalized *Shape) *Shape {
 	return object(description,
-		need("evidence_id", formatted(evidenceID, "Identity of the record.")),
+		need("evidence_id", formatted(schema.EvidenceID, "Identity of the record.")),
 		need("subject", orNull(subject())),
 		need("provider", provider("Who made the observation.")),
 		need("analysis_profile", orNull(profile())),
@@ -100,16 +103,15 @@ func anyEvidence(description string) *Shape {
 	return evidenceOf(description, anyValue("The operation's result."))
 }
 
+// anyEvidenceInput is a complete record as an input.
+func anyEvidenceInput(description string) *Shape {
+	return record(description, taggedLocation(), anyValue("The operation's result."))
+}
+
 // evidenceInput admits a complete record or the reference of a retained one.
 func evidenceInput() *Shape {
-	reference := object("A record that this connection retains.",
-		need("kind", constant("Says that this is a reference.", "retained-evidence")),
-		need("evidence_id", formatted(evidenceID, "Its id.")))
-	inline := record("A complete Evidence record, as it was returned.", taggedLocation(), anyValue("The operation's result."))
-	return shared("evidence_input", &Shape{
-		Description: "A complete Evidence record or the reference of a retained one.",
-		Union:       &Union{Tag: "kind", Shapes: []*Shape{reference, inline}},
-	})
+	return shared("evidence_input", tagged("A complete Evidence record or the reference of a retained one.", "kind",
+		schema.EvidenceReference(), anyEvidenceInput("A complete Evidence record, as it was returned.")))
 }
 
 // --- session ---
@@ -207,7 +209,7 @@ func health() *Shape {
 		need("state", oneOf("State.", "idle", "busy", "exited", "unreachable", "not_started", "unknown")),
 		need("stage", orNull(oneOf("Stage.", "launch", "connection", "analysis", "decompilation", "unknown"))),
 		need("retry_action", orNull(oneOf("What helps.", "retry", "wait", "restart_provider", "unknown"))),
-		need("exit_code", orNull(&Shape{Types: []string{Integer}, Description: "How it ended."})),
+		need("exit_code", orNull(&Shape{Types: []string{schema.IntegerType}, Description: "How it ended."})),
 		need("requests", list("Open requests.", object("One request.",
 			need("request_id", text("Id.")), need("operation", text("Operation.")), need("stage", text("Stage."))))))
 }
@@ -267,10 +269,10 @@ func bundle() *Shape {
 		need("providers", list("Distinct providers.", provider("One provider."))),
 		need("environments", list("Distinct environments.", environment())),
 		need("scenarios", list("Controlled replays.", object("One replay.",
-			need("evidence_id", formatted(evidenceID, "Record.")), need("operation", text("Operation.")), need("authority", constant("Authority.", "controlled-replay"))))),
+			need("evidence_id", formatted(schema.EvidenceID, "Record.")), need("operation", text("Operation.")), need("authority", constant("Authority.", "controlled-replay"))))),
 		need("captures", list("Process captures.", object("One capture.",
-			need("evidence_id", formatted(evidenceID, "Record.")), need("predicate_type", text("Kind."))))),
-		need("unknowns", list("Revisions of residual unknowns.", openObject("One revision."))),
+			need("evidence_id", formatted(schema.EvidenceID, "Record.")), need("predicate_type", text("Kind."))))),
+		need("unknowns", list("Revisions of residual unknowns, by unknown_id and revision.", unknown())),
 		need("records", list("Every record, by evidence_id.", anyEvidence("One record."))))
 }
 
@@ -284,7 +286,7 @@ func bundleSummary() *Shape {
 		need("matching_records", count("Records listed here.")),
 		need("unknown_revisions", count("Revisions of residual unknowns.")),
 		need("records", list("Matching records, by evidence_id.", object("One record.",
-			need("evidence_id", formatted(evidenceID, "Id.")),
+			need("evidence_id", formatted(schema.EvidenceID, "Id.")),
 			need("subject", orNull(subject())),
 			need("provider", provider("Who made it.")),
 			need("operation", text("Operation.")),
@@ -368,7 +370,7 @@ func container() *Shape {
 func provenance() *Shape {
 	return list("Tools that took part.", object("One tool.",
 		need("tool", text("Name.")), need("arguments", texts("Arguments.")), need("tool_version", orNull(text("Version."))),
-		need("executable_sha256", orNull(sha("SHA-256."))), need("exit_code", orNull(&Shape{Types: []string{Integer}, Description: "Exit code."})),
+		need("executable_sha256", orNull(sha("SHA-256."))), need("exit_code", orNull(&Shape{Types: []string{schema.IntegerType}, Description: "Exit code."})),
 		need("effects", list("What it did.", oneOf("One effect.", "read", "write", "mount")))))
 }
 
@@ -379,29 +381,24 @@ func inspection() *Shape {
 		need("subject", object("The inventory's root.", need("manifest_id", id("agm_", "Manifest.")), need("root_artifact_id", id("art_", "Content.")),
 			need("root_sha256", sha("Digest.")), need("root_format", text("Format.")))),
 		need("substeps", list("Steps taken.", object("One step.", need("substep_id", id("ais_", "Id.")), need("operation", text("Operation.")),
-			need("status", constant("How it ended.", "completed")), need("evidence_id", formatted(evidenceID, "Its record.")),
+			need("status", constant("How it ended.", "completed")), need("evidence_id", formatted(schema.EvidenceID, "Its record.")),
 			need("evidence", evidenceOf("The complete inventory record.", inventory()))))),
 		need("observations", list("What was seen.", object("One observation.", need("observation_id", id("aio_", "Id.")),
 			need("kind", oneOf("Kind.", "root-manifest", "integrity")), need("subject", anyValue("What it is about.")), need("value", anyValue("What was seen.")),
-			need("evidence_id", formatted(evidenceID, "Where.")))),
+			need("evidence_id", formatted(schema.EvidenceID, "Where.")))),
 		),
 		need("hypotheses", list("What may be.", object("One hypothesis.", need("hypothesis_id", id("aih_", "Id.")), need("statement", text("Statement.")),
 			need("confidence", oneOf("Confidence.", "medium", "low")), need("basis_evidence_ids", evidenceIDs("Basis.")), need("limitation", text("Limitation."))))),
 		need("contradictions", list("What contradicts itself.", object("One contradiction.", need("contradiction_id", id("aic_", "Id.")), need("statement", text("Statement.")),
 			need("occurrence_id", id("occ_", "Place.")), need("declared_sha256", sha("Declared.")), need("observed_sha256", sha("Observed.")),
-			need("evidence_id", formatted(evidenceID, "Where."))))),
+			need("evidence_id", formatted(schema.EvidenceID, "Where."))))),
 		need("unexplored_branches", list("What was not looked into.", object("One branch.", need("branch_id", id("aib_", "Id.")),
 			need("reason", oneOf("Why.", "format-specific-analysis-required", "unknown-format")), need("detail", text("Detail.")),
-			need("next_probe", orNull(probe)), need("evidence_id", formatted(evidenceID, "Where."))))),
+			need("next_probe", orNull(probe)), need("evidence_id", formatted(schema.EvidenceID, "Where."))))),
 		need("next_probes", list("What to call next.", probe)),
 		need("coverage", openObject("Counts of what was retained and omitted.")),
 		need("evidence_links", evidenceIDs("The inventory.")),
 		need("limitations", texts("Limitations.")))
-}
-
-func inventorySummary() *Shape {
-	s := openObject("A summary view of a retained inspection.")
-	return s
 }
 
 func extraction() *Shape {
@@ -437,5 +434,29 @@ func comparison() *Shape {
 			need("artifact_id", id("art_", "Content.")), need("left_occurrence_id", id("occ_", "Left.")), need("right_occurrence_id", id("occ_", "Right."))))),
 		need("container_differences", list("Containers that differ beside their members.", object("One container.", need("logical_path", text("Path.")),
 			need("aspects", list("What differs.", oneOf("One aspect.", "order", "method", "comment", "prefix", "gap", "tail")))))),
+		need("limitations", texts("Limitations.")))
+}
+
+func bundleComparison() *Shape {
+	side := func(d string) *Shape {
+		return object(d, need("bundle_sha256", sha("Digest of the bundle in the order of our exports.")), need("records", count("Records.")),
+			need("unknowns", count("Residual unknowns.")), need("unknown_revisions", count("Their revisions.")))
+	}
+	return object("What differs.",
+		need("status", oneOf("Verdict.", "unchanged", "changed", "unknown")),
+		need("left", side("The left bundle.")), need("right", side("The right bundle.")),
+		need("summary", object("Counts.",
+			need("records_unchanged", count("In both.")), need("records_added", count("Right only.")), need("records_removed", count("Left only.")),
+			need("records_changed", count("Pairs that differ.")), need("records_unknown", count("Pairs that cannot be compared.")),
+			need("unknowns_unchanged", count("Equal histories.")), need("unknowns_added", count("Right only.")), need("unknowns_removed", count("Left only.")),
+			need("unknowns_advanced", count("One history continues the other.")), need("unknowns_diverged", count("Histories that went different ways.")),
+			need("unresolved", count("Rows that leave a question open.")))),
+		need("rows", list("Differences: records before unknowns, by id.", object("One difference.",
+			need("entity", oneOf("What differs.", "evidence", "residual_unknown")),
+			need("classification", oneOf("How.", "added", "removed", "changed", "unknown", "history_advanced", "history_diverged")),
+			need("conclusion", oneOf("What follows.", "observed_change", "contradiction", "unresolved_branch")),
+			need("left_id", orNull(text("evidence_id or unknown_id on the left."))), need("right_id", orNull(text("evidence_id or unknown_id on the right."))),
+			need("operation", orNull(text("Operation of a record; null for an unknown."))),
+			need("left_revision", orNull(count("Head on the left, of an unknown."))), need("right_revision", orNull(count("Head on the right, of an unknown.")))))),
 		need("limitations", texts("Limitations.")))
 }

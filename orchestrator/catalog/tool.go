@@ -11,6 +11,7 @@ import (
 
 	"rea/evidence"
 	"rea/evidence/fault"
+	"rea/orchestrator/schema"
 )
 
 // Tool is the contract of one tool.
@@ -23,21 +24,13 @@ type Tool struct {
 	StateOnly   bool // results and errors hold nothing but session state or the caller's own input: no marker
 	Input       *Shape
 	Output      *Shape           // of successful structured content
-	Examples    []jsontext.Value // inputs that are valid, and hold no complete Evidence record
+	Examples    []jsontext.Value // valid inputs; of those with a complete Evidence record a reference is advertised
 
+	profile    schema.Profile
 	render     sync.Once
 	inputJSON  jsontext.Value
 	outputJSON jsontext.Value
 }
-
-// Surface is the family that a tool belongs to, by the name that clients see.
-type Surface string
-
-// The surfaces that exist.
-const (
-	SessionSurface  Surface = "session"
-	ArtifactSurface Surface = "artifact-provider"
-)
 
 // Needs say what must be there before a tool can do its work.
 type Needs struct {
@@ -121,7 +114,7 @@ func (t *Tool) Title() string {
 	return strings.Join(words, " ")
 }
 
-// InputSchema is the advertised input, canonical JSON.
+// InputSchema is the advertised input in the catalog's profile, canonical JSON.
 func (t *Tool) InputSchema() jsontext.Value { t.schemas(); return t.inputJSON }
 
 // OutputSchema is the advertised structured content, canonical JSON, with an $id that follows from its content.
@@ -130,36 +123,21 @@ func (t *Tool) OutputSchema() jsontext.Value { t.schemas(); return t.outputJSON 
 // schemas renders both schemas once, when somebody first asks: a process that answers no tools/list does not pay.
 func (t *Tool) schemas() {
 	t.render.Do(func() {
-		input := render(t.Input)
-		if len(t.Examples) > 0 {
-			input["examples"] = t.Examples
-		}
-		t.inputJSON = canonical(input)
-		output := render(t.Output)
-		output["$id"] = OutputID(output)
-		t.outputJSON = canonical(output)
+		t.inputJSON = schema.Input(t.Input, t.Examples, t.profile)
+		t.outputJSON = schema.Output(t.Output)
 	})
 }
 
-// OutputID is the $id of a self-contained output schema: equal schemas have equal ids.
-func OutputID(schema map[string]any) string {
-	sum := sha256.Sum256(canonical(map[string]any{"schema": schema, "target": outputTarget}))
-	return outputURN + hex.EncodeToString(sum[:])
-}
-
-// canonical encodes what this package made itself; it cannot fail.
-func canonical(v any) jsontext.Value {
-	raw, err := evidence.Canonical(v)
-	if err != nil {
-		panic("catalog: " + err.Error())
-	}
-	return raw
+// in returns a copy of the contract that is advertised in a profile.
+func (t *Tool) in(p schema.Profile) *Tool {
+	return &Tool{Name: t.Name, Description: t.Description, Surface: t.Surface, Effects: t.Effects, Needs: t.Needs,
+		StateOnly: t.StateOnly, Input: t.Input, Output: t.Output, Examples: t.Examples, profile: p}
 }
 
 // Validate checks the arguments of a call. Absent arguments and null mean none.
 func (t *Tool) Validate(arguments jsontext.Value) error {
 	if issues := t.Input.Validate(arguments); len(issues) > 0 {
-		return Reject(t.Name, issues...)
+		return schema.Reject(t.Name, issues...)
 	}
 	return nil
 }
@@ -169,13 +147,13 @@ type Catalog struct {
 	tools  []*Tool
 	byName map[string]*Tool
 
-	mu      sync.Mutex
-	digests map[string]Digests // by the command line's commands
+	once    sync.Once
+	entries jsontext.Value // what tools_sha256 covers
 }
 
 // New makes a catalog of tools, in this order.
 func New(tools ...*Tool) *Catalog {
-	c := &Catalog{tools: tools, byName: make(map[string]*Tool, len(tools)), digests: map[string]Digests{}}
+	c := &Catalog{tools: tools, byName: make(map[string]*Tool, len(tools))}
 	for _, t := range tools {
 		c.byName[t.Name] = t
 	}
@@ -191,6 +169,16 @@ func (c *Catalog) Lookup(name string) (*Tool, bool) {
 	return t, ok
 }
 
+// Has reports whether the catalog has every one of these tools.
+func (c *Catalog) Has(names ...string) bool {
+	for _, name := range names {
+		if c.byName[name] == nil {
+			return false
+		}
+	}
+	return true
+}
+
 // Digests identify a catalog: equal digests mean equal contracts.
 type Digests struct {
 	Tools    string `json:"tools_sha256"`
@@ -198,37 +186,38 @@ type Digests struct {
 	Combined string `json:"combined_sha256"`
 }
 
-// Digests computes the identity of the catalog together with the names of the command line's commands. It renders
-// every schema: call it when somebody asks, not at start-up.
-func (c *Catalog) Digests(commands []string) (Digests, error) {
-	commands = slices.Sorted(slices.Values(commands))
-	key := strings.Join(commands, "\n")
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if d, ok := c.digests[key]; ok {
-		return d, nil
+// Digests computes the identity of the catalog together with the prompts that are served with it and the names of the
+// command line's commands. It renders every schema: call it when somebody asks, not at start-up.
+func (c *Catalog) Digests(commands []string, prompts any) (Digests, error) {
+	c.once.Do(func() { c.entries = canonical(c.identity()) })
+	served, err := evidence.Canonical(prompts)
+	if err != nil {
+		return Digests{}, fault.From(err)
 	}
-	tools, prompts := c.entries(), []any{}
-	var d Digests
-	for _, part := range []struct {
-		of any
-		to *string
-	}{
-		{tools, &d.Tools}, {prompts, &d.Prompts},
-		{map[string]any{"cli": commands, "prompts": prompts, "tools": tools}, &d.Combined},
-	} {
-		sum, err := evidence.Digest(part.of)
-		if err != nil {
-			return Digests{}, fault.From(err)
-		}
-		*part.to = sum
+	combined, err := evidence.Canonical(map[string]any{
+		"cli": slices.Sorted(slices.Values(commands)), "prompts": jsontext.Value(served), "tools": c.entries})
+	if err != nil {
+		return Digests{}, fault.From(err)
 	}
-	c.digests[key] = d
-	return d, nil
+	return Digests{digest(c.entries), digest(served), digest(combined)}, nil
 }
 
-// entries is what tools_sha256 covers, sorted by name.
-func (c *Catalog) entries() []any {
+func digest(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// canonical encodes what this package made itself; it cannot fail.
+func canonical(v any) jsontext.Value {
+	raw, err := evidence.Canonical(v)
+	if err != nil {
+		panic("catalog: " + err.Error())
+	}
+	return raw
+}
+
+// identity is what tools_sha256 covers, sorted by name.
+func (c *Catalog) identity() []any {
 	sorted := slices.SortedFunc(slices.Values(c.tools), func(a, b *Tool) int { return strings.Compare(a.Name, b.Name) })
 	out := []any{}
 	for _, t := range sorted {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"sync"
@@ -26,6 +27,7 @@ const (
 	methodListPrompts = "prompts/list"
 	methodGetPrompt   = "prompts/get"
 	methodCallTool    = "tools/call"
+	methodComplete    = "completion/complete"
 	methodCancelled   = "notifications/cancelled"
 	methodProgress    = "notifications/progress"
 )
@@ -48,10 +50,12 @@ type call struct {
 	seq       int64          // the id that the library sees
 	id        jsontext.Value // the id that the client sent
 	method    string
+	params    jsontext.Value // of prompts/get and completion/complete
 	arguments jsontext.Value // of tools/call, nil for none
 	token     jsontext.Value // progress token, nil for none
 
-	answer *budget.Answer // set by the handler before it returns, in place of the library's result
+	answer *budget.Answer // of tools/call: set by the handler before it returns, in place of the library's result
+	result []byte         // the same of prompts/get and completion/complete, JSON
 
 	cancelled bool // by the client: no answer. Guarded by conn.mu
 	done      bool // answered or dropped: no progress any more. Guarded by conn.out
@@ -59,7 +63,7 @@ type call struct {
 
 // conn is the transport and the connection in one: it is made for one input and one output.
 type conn struct {
-	listing func() []byte // the result of tools/list
+	listing func(method string) []byte // the result of a list, nil for a method that is none
 	lines   chan line
 	closed  chan struct{} // Read returns io.EOF from here on
 	ended   chan struct{} // the input ended: nothing new comes
@@ -91,7 +95,7 @@ type peer struct {
 	features jsontext.Value // capabilities
 }
 
-func newConn(in io.Reader, out io.Writer, listing func() []byte) *conn {
+func newConn(in io.Reader, out io.Writer, listing func(method string) []byte) *conn {
 	c := &conn{
 		listing: listing,
 		lines:   make(chan line), closed: make(chan struct{}), ended: make(chan struct{}), broken: make(chan struct{}),
@@ -212,8 +216,13 @@ func (c *conn) request(m message) *jsonrpc.Request {
 		return nil
 	}
 	params := json.RawMessage(m.Params)
-	if m.Method == methodCallTool {
+	switch m.Method {
+	case methodCallTool:
 		params = cl.strip(m.Params)
+	case methodGetPrompt:
+		cl.params, params = m.Params, cl.stub(promptStub)
+	case methodComplete:
+		cl.params, params = m.Params, cl.stub(completionStub)
 	}
 	return &jsonrpc.Request{ID: libraryID(cl.seq), Method: m.Method, Params: params}
 }
@@ -256,9 +265,19 @@ func (cl *call) strip(params jsontext.Value) json.RawMessage {
 	return append(stub, '}')
 }
 
-// running finds the call that the library's stub arguments name.
-func (c *conn) running(stub json.RawMessage) *call {
-	seq, err := strconv.ParseInt(string(stub), 10, 64)
+// What the library sees of requests that are carried out here: it checks their form and hands them on, with the number
+// of the call in the place of %d.
+const (
+	placeholder    = "placeholder"
+	promptStub     = `{"name":"` + placeholder + `","arguments":{"call":"%d"}}`
+	completionStub = `{"ref":{"type":"ref/prompt","name":"` + placeholder + `"},"argument":{"name":"%d","value":""}}`
+)
+
+func (cl *call) stub(form string) json.RawMessage { return fmt.Appendf(nil, form, cl.seq) }
+
+// running finds the call that the library's stub names.
+func (c *conn) running(stub string) *call {
+	seq, err := strconv.ParseInt(stub, 10, 64)
 	if err != nil {
 		return nil
 	}
@@ -329,8 +348,11 @@ func (c *conn) answer(w *bufio.Writer, cl *call, r *jsonrpc.Response) error {
 			return err
 		}
 		return write(w, []byte(endOfFrame))
-	case cl.method == methodListTools:
-		return write(w, []byte(headOfResult), c.listing(), []byte(endOfFrame))
+	case cl.result != nil:
+		return write(w, []byte(headOfResult), cl.result, []byte(endOfFrame))
+	}
+	if list := c.listing(cl.method); list != nil {
+		return write(w, []byte(headOfResult), list, []byte(endOfFrame))
 	}
 	return write(w, []byte(headOfResult), r.Result, []byte(endOfFrame))
 }

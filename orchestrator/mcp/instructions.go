@@ -9,7 +9,10 @@ Choosing the first tool:
 - Two versions of an application: inspect_artifact on each, then compare_artifacts with left and right as {"kind":"retained-evidence","evidence_id":"ev_..."}.
 - The files inside a container: extract_artifact.
 - A target that several calls will work on: open_binary, then call tools without path.
-- What this connection already knows: get_evidence_bundle with {"detail":"summary"}.
+- What this connection already knows: get_evidence_bundle with {"detail":"summary"}; a part of one record: inspect_analysis_view.
+- Keep or hand over what was found: export_evidence_bundle; take it up again: import_evidence_bundle.
+- A question that stays open: record_unknown.
+- No plan yet: guided_workflows with {"action":"list"}; how to read an answer: search_guidance.
 
 Answers are Evidence records: read normalized_result, keep evidence_id, and heed limitations and coverage. Absence of a finding is proof only where coverage is complete. Large results: ask with detail "summary" first.
 

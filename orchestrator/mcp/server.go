@@ -38,8 +38,7 @@ type server struct {
 	stopping context.Context // ends when running calls are to be given up
 	stop     context.CancelCauseFunc
 
-	listOnce sync.Once
-	list     []byte
+	toolList, promptList func() []byte
 }
 
 func newServer(o Options, in io.Reader, out io.Writer) *server {
@@ -48,28 +47,33 @@ func newServer(o Options, in io.Reader, out io.Writer) *server {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.stopping, s.stop = context.WithCancelCause(context.Background())
-	s.conn = newConn(in, out, s.tools)
+	s.toolList, s.promptList = sync.OnceValue(s.tools), sync.OnceValue(s.prompts)
+	s.conn = newConn(in, out, s.listing)
 	return s
 }
 
-// library makes the MCP library's server. The tools are registered with a placeholder schema: tools/list is ours.
+// library makes the MCP library's server. Tools are registered with a schema that admits anything, and one prompt stands
+// for all: the lists, the checks and the answers are ours.
 func (s *server) library() *sdk.Server {
 	lib := sdk.NewServer(&sdk.Implementation{Name: s.o.Name, Version: s.o.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Logger:       s.log,
 		Capabilities: &sdk.ServerCapabilities{
-			Tools:   &sdk.ToolCapabilities{}, // constant: no listChanged
-			Prompts: &sdk.PromptCapabilities{ListChanged: true},
+			Tools:       &sdk.ToolCapabilities{}, // constant: no listChanged
+			Prompts:     &sdk.PromptCapabilities{ListChanged: true},
+			Completions: &sdk.CompletionCapabilities{},
 		},
+		CompletionHandler: s.complete,
 		// The versions that begin with a handshake: a session belongs to a connection.
 		SupportedProtocolVersions: []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"},
 	})
 	lib.AddReceivingMiddleware(s.recovering)
+	lib.AddPrompt(&sdk.Prompt{Name: placeholder}, s.prompt)
 	for _, t := range s.o.Catalog.Tools() {
 		h := handlers[t.Name]
 		lib.AddTool(&sdk.Tool{Name: t.Name, InputSchema: json.RawMessage(`{"type":"object"}`)},
 			func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-				s.serve(ctx, s.conn.running(req.Params.Arguments), t, h)
+				s.serve(ctx, s.conn.running(string(req.Params.Arguments)), t, h)
 				return &sdk.CallToolResult{}, nil
 			})
 	}
@@ -89,23 +93,36 @@ func (s *server) recovering(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// tools is the result of tools/list: the whole catalog, always the same bytes.
+// listing is the result of a list: the whole catalog, always the same bytes.
+func (s *server) listing(method string) []byte {
+	switch method {
+	case methodListTools:
+		return s.toolList()
+	case methodListPrompts:
+		return s.promptList()
+	}
+	return nil
+}
+
+// tools is the result of tools/list.
 func (s *server) tools() []byte {
-	s.listOnce.Do(func() {
-		entries := []any{}
-		for _, t := range s.o.Catalog.Tools() {
-			entries = append(entries, map[string]any{
-				"name": t.Name, "title": t.Title(), "description": t.Description, "annotations": t.Effects.Annotations(),
-				"inputSchema": t.InputSchema(), "outputSchema": t.OutputSchema(),
-			})
-		}
-		list, err := evidence.Canonical(map[string]any{"tools": entries})
-		if err != nil {
-			panic("mcp: " + err.Error()) // the catalog is our own text; every test meets it
-		}
-		s.list = list
-	})
-	return s.list
+	entries := []any{}
+	for _, t := range s.o.Catalog.Tools() {
+		entries = append(entries, map[string]any{
+			"name": t.Name, "title": t.Title(), "description": t.Description, "annotations": t.Effects.Annotations(),
+			"inputSchema": t.InputSchema(), "outputSchema": t.OutputSchema(),
+		})
+	}
+	return ours(map[string]any{"tools": entries})
+}
+
+// ours encodes what this program made itself; it cannot fail.
+func ours(v any) []byte {
+	raw, err := evidence.Canonical(v)
+	if err != nil {
+		panic("mcp: " + err.Error()) // every test meets it
+	}
+	return raw
 }
 
 // serve carries out one call and leaves its answer in the call.
@@ -230,10 +247,10 @@ func (s *server) wayOut(retained bool) string {
 		}
 	}
 	if retained {
-		add("inspect_analysis_view", "read it in parts with inspect_analysis_view and the reported reference")
+		add(catalog.InspectAnalysisView, "read it in parts with inspect_analysis_view and the reported reference")
 	}
 	add(catalog.GetEvidenceBundle, `list what is retained with get_evidence_bundle and detail "summary"`)
-	add("export_evidence_bundle", "write everything to a file with export_evidence_bundle and a destination path")
+	add(catalog.ExportEvidenceBundle, "write everything to a file with export_evidence_bundle and a destination path")
 	ways = append(ways, "restart the server with REA_MCP_MAX_RESPONSE_BYTES set to a larger receive buffer of the client")
 	first := strings.ToUpper(ways[0][:1]) + ways[0][1:]
 	return strings.Join(append([]string{first}, ways[1:]...), ", or ") + "."

@@ -123,7 +123,7 @@ func TestLibraryClient(t *testing.T) {
 		t.Error("an unknown tool was called")
 	}
 	prompts, err := cs.ListPrompts(t.Context(), nil)
-	if err != nil || prompts.Prompts == nil || len(prompts.Prompts) != 0 {
+	if err != nil || len(prompts.Prompts) != 6 { // the inventory of the contract (9.1)
 		t.Errorf("prompts: %v %v", prompts, err)
 	}
 	if err := cs.Close(); err != nil {
@@ -191,7 +191,7 @@ func TestInitialize(t *testing.T) {
 	}
 	var caps map[string]any
 	mustJSON(t, got.Result.Capabilities, &caps)
-	if diff := cmp.Diff(map[string]any{"tools": map[string]any{}, "prompts": map[string]any{"listChanged": true}}, caps); diff != "" {
+	if diff := cmp.Diff(map[string]any{"completions": map[string]any{}, "tools": map[string]any{}, "prompts": map[string]any{"listChanged": true}}, caps); diff != "" {
 		t.Errorf("capabilities (-want +got):\n%s", diff)
 	}
 	for _, topic := range []string{"inspect_artifact", "is data", "prompt injection", "run, install, download or send"} {
@@ -270,8 +270,10 @@ func TestOverflow(t *testing.T) {
 		t.Errorf("limits %v", limits)
 	}
 	action := d["remediation"].(map[string]any)["action"].(string)
-	if !strings.Contains(action, "get_evidence_bundle") || strings.Contains(action, "inspect_analysis_view") {
-		t.Errorf("the remediation names tools that are not there, or leaves out those that are: %s", action)
+	for _, tool := range []string{"inspect_analysis_view", "get_evidence_bundle", `detail "summary"`, "export_evidence_bundle"} { // the contract (4.5)
+		if !strings.Contains(action, tool) {
+			t.Errorf("the remediation does not name %s: %s", tool, action)
+		}
 	}
 	summary := success(t, c.call("get_evidence_bundle", `{"detail":"summary"}`))
 	if !bytes.Contains(summary, []byte(big.ID)) {
@@ -641,11 +643,12 @@ func TestInspectAndCompare(t *testing.T) {
 	if n := bytes.Count(bundle, []byte(`"operation":"inventory_artifact","parameters":{"integrity_policy":"fail"}`)); n < 2 {
 		t.Errorf("%d inventories are retained", n)
 	}
-	d := failure(t, c.call("inspect_artifact", `{"path":`+quoted(oldPath)+`,"detail":"summary"}`))
-	if d["code"] != "capability_unavailable" {
-		t.Errorf("got %v", d)
+	summary := success(t, c.call("inspect_artifact", `{"path":`+quoted(oldPath)+`,"detail":"summary"}`))
+	checkSchema(t, "inspect_artifact", summary)
+	if !bytes.Contains(summary, []byte(`"parent_evidence_id":"`+leftID+`"`)) {
+		t.Errorf("the detail of a delivery changes the inspection: %s", summary)
 	}
-	d = failure(t, c.call("compare_artifacts", `{"left":`+strings.Replace(left, "hash_status", "hash_Status", 1)+`,"right":`+reference(rightID)+`}`))
+	d := failure(t, c.call("compare_artifacts", `{"left":`+strings.Replace(left, "hash_status", "hash_Status", 1)+`,"right":`+reference(rightID)+`}`))
 	if d["code"] != "evidence_integrity_mismatch" {
 		t.Errorf("a changed record: %v", d)
 	}

@@ -10,7 +10,9 @@ import (
 	"rea/evidence"
 	"rea/evidence/fault"
 	"rea/orchestrator/catalog"
+	"rea/orchestrator/guidance"
 	"rea/orchestrator/run"
+	"rea/orchestrator/schema"
 	"rea/orchestrator/session"
 )
 
@@ -33,18 +35,34 @@ type handler func(ctx context.Context, in input) (output, error)
 
 // handlers has one entry for each tool of the catalog.
 var handlers = map[string]handler{
-	catalog.OpenBinary:        openBinary,
-	catalog.CloseBinary:       closeBinary,
-	catalog.BinarySession:     binarySession,
-	catalog.GetEvidenceBundle: getEvidenceBundle,
-	catalog.InspectArtifact:   inspectArtifact,
-	catalog.ExtractArtifact:   extractArtifact,
-	catalog.CompareArtifacts:  compareArtifacts,
+	catalog.OpenBinary:    openBinary,
+	catalog.CloseBinary:   closeBinary,
+	catalog.BinarySession: binarySession,
+
+	catalog.GetEvidenceBundle:    getEvidenceBundle,
+	catalog.ExportEvidenceBundle: exportEvidenceBundle,
+	catalog.ImportEvidenceBundle: importEvidenceBundle,
+	catalog.CompareBundles:       compareBundles,
+
+	catalog.RecordUnknown:           recordUnknown,
+	catalog.UpdateUnknown:           updateUnknown,
+	catalog.ListUnknowns:            listUnknowns,
+	catalog.VerifyUnknownResolution: verifyUnknownResolution,
+
+	catalog.InspectArtifact:     inspectArtifact,
+	catalog.ExtractArtifact:     extractArtifact,
+	catalog.CompareArtifacts:    compareArtifacts,
+	catalog.InspectAnalysisView: inspectAnalysisView,
+
+	catalog.GuidedWorkflows:     guidedWorkflows,
+	catalog.SearchGuidance:      searchGuidance,
+	catalog.ReadGuidanceSection: readGuidanceSection,
 }
 
 // decode reads valid arguments. A failure means that a contract and its Go type differ.
 func decode(arguments jsontext.Value, into any) error {
-	if err := json.Unmarshal(arguments, into, json.RejectUnknownMembers(true)); err != nil {
+	// The contract has checked names and repeats; payloads inside may hold lone surrogates, which are kept.
+	if err := json.Unmarshal(arguments, into, json.RejectUnknownMembers(true), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); err != nil {
 		return fault.New(fault.ExecutionFailure, "The arguments could not be read.", "Report this call to the maintainers of rea.").Because(err)
 	}
 	return nil
@@ -166,7 +184,95 @@ func source(operation string, arguments jsontext.Value, name string) (session.So
 	}
 	r, err := evidence.Parse(raw)
 	if err != nil {
-		return session.Source{}, catalog.RejectEvidence(operation, name, err)
+		return session.Source{}, schema.RejectEvidence(operation, name, err)
 	}
 	return session.Source{Record: r}, nil
+}
+
+// inspectAnalysisView reads a source whose inline form has a member of its own for the record.
+func inspectAnalysisView(ctx context.Context, in input) (output, error) {
+	given := member(in.arguments, "source")
+	src := session.Source{EvidenceID: textOf(member(given, "evidence_id"))}
+	if inline := member(given, "evidence"); inline != nil {
+		r, err := evidence.Parse(inline)
+		if err != nil {
+			return output{}, schema.RejectEvidence(catalog.InspectAnalysisView, "source", err)
+		}
+		src = session.Source{Record: r}
+	}
+	return record(in.session.InspectView(ctx, src, member(in.arguments, "view")))
+}
+
+func exportEvidenceBundle(ctx context.Context, in input) (output, error) {
+	var e session.ExportInput
+	if err := decode(in.arguments, &e); err != nil {
+		return output{}, err
+	}
+	return result(in.session.ExportBundle(ctx, e))
+}
+
+func importEvidenceBundle(ctx context.Context, in input) (output, error) {
+	var i struct {
+		Path string `json:"path"`
+	}
+	if err := decode(in.arguments, &i); err != nil {
+		return output{}, err
+	}
+	return result(in.session.ImportBundle(ctx, i.Path))
+}
+
+func compareBundles(ctx context.Context, in input) (output, error) {
+	var c session.BundleComparison
+	if err := decode(in.arguments, &c); err != nil {
+		return output{}, err
+	}
+	return record(in.session.CompareBundles(ctx, c))
+}
+
+func recordUnknown(ctx context.Context, in input) (output, error) {
+	var u session.UnknownInput
+	if err := decode(in.arguments, &u); err != nil {
+		return output{}, err
+	}
+	return result(in.session.RecordUnknown(ctx, u))
+}
+
+func updateUnknown(ctx context.Context, in input) (output, error) {
+	var u session.UnknownUpdate
+	if err := decode(in.arguments, &u); err != nil {
+		return output{}, err
+	}
+	return result(in.session.UpdateUnknown(ctx, u))
+}
+
+func listUnknowns(_ context.Context, in input) (output, error) {
+	var q session.UnknownQuery
+	if err := decode(in.arguments, &q); err != nil {
+		return output{}, err
+	}
+	return result(in.session.ListUnknowns(q), nil)
+}
+
+func verifyUnknownResolution(_ context.Context, in input) (output, error) {
+	return result(in.session.VerifyUnknown(textOf(member(in.arguments, "unknown_id"))))
+}
+
+func guidedWorkflows(_ context.Context, in input) (output, error) {
+	return result(in.session.Guide().Guided(in.arguments))
+}
+
+func searchGuidance(_ context.Context, in input) (output, error) {
+	q := struct {
+		Query  string `json:"query"`
+		Offset int    `json:"offset"`
+		Limit  int    `json:"limit"`
+	}{Limit: guidance.MaxMatches}
+	if err := decode(in.arguments, &q); err != nil {
+		return output{}, err
+	}
+	return result(guidance.Search(guidance.Skill(), q.Query, q.Offset, q.Limit).Project(), nil)
+}
+
+func readGuidanceSection(_ context.Context, in input) (output, error) {
+	return result(guidance.Read(guidance.Skill(), textOf(member(in.arguments, "locator"))), nil)
 }

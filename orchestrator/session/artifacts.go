@@ -26,12 +26,10 @@ type InspectInput struct {
 	Detail string          `json:"detail"` // "" for complete
 }
 
-// InspectArtifact takes stock of a target and retains both the inspection and the inventory that it stands on. Detail
-// summary is refused before anything runs: this build has no views.
+// InspectArtifact takes stock of a target and retains both the inspection and the inventory that it stands on. With
+// detail summary it returns the summary view of the inspection, which is retained too; the detail never reaches the
+// run nor the inspection.
 func (s *Session) InspectArtifact(ctx context.Context, in InspectInput, progress func(run.Progress)) (*evidence.Record, error) {
-	if in.Detail == DetailSummary {
-		return nil, noViews()
-	}
 	path, end, err := s.begin(ctx, catalog.InspectArtifact, in.Path)
 	if err != nil {
 		return nil, err
@@ -49,7 +47,14 @@ func (s *Session) InspectArtifact(ctx context.Context, in InspectInput, progress
 	if err != nil {
 		return nil, fault.From(err)
 	}
-	return s.retain(ctx, inspection)
+	if inspection, err = s.retain(ctx, inspection); err != nil || in.Detail != DetailSummary {
+		return inspection, err
+	}
+	summary, err := s.views.Summary(ctx, inspection, s.analyzer.Spooler())
+	if err != nil {
+		return nil, fault.From(err)
+	}
+	return s.retain(ctx, summary)
 }
 
 // keepPart retains what verified before a failure, so that the reference in the error can be used; a call that was
@@ -63,12 +68,6 @@ func (s *Session) keepPart(ctx context.Context, part *evidence.Record, failure e
 		delete(f.Details, "partial_observation")
 	}
 	return f
-}
-
-func noViews() *fault.Error {
-	return fault.New(fault.CapabilityUnavailable, "inspect_artifact has no summary in this build.",
-		"Call it without detail; get_evidence_bundle with detail summary lists what is retained without its content.").WithAll(fault.Details{
-		"provider_id": artifact.ProviderID, "operation": catalog.InspectArtifact, "reason": "views are not part of this build"})
 }
 
 // begin resolves the path that a call works on and begins its work.

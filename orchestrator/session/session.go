@@ -12,7 +12,10 @@ import (
 	"rea/evidence"
 	"rea/evidence/fault"
 	"rea/orchestrator/catalog"
+	"rea/orchestrator/guidance"
 	"rea/orchestrator/run"
+	"rea/orchestrator/schema"
+	"rea/orchestrator/view"
 )
 
 // maxWork is the weight of all work that a session can own at once; whoever takes it whole has waited for the rest.
@@ -34,12 +37,17 @@ type Session struct {
 	provider string
 	server   Server
 	ledger   *evidence.Ledger
+	unknowns *evidence.Registry // with the ledger's records
+	views    view.Set
+	digests  func() (catalog.Digests, error)
+	guide    *guidance.Guide
 
 	transition *semaphore.Weighted // held by an open or a close
 	work       *semaphore.Weighted // one for each call that may add records; whole for a close
 
 	mu     sync.Mutex
 	target *target
+	litter []string // staging directories that could not be removed yet
 }
 
 // target is the active target with the identity of its run.
@@ -48,21 +56,27 @@ type target struct {
 	runID string
 }
 
-// New returns a session with no target and an empty ledger.
+// New returns a session with no target, an empty ledger and no unknowns.
 func New(o Options) *Session {
+	ledger := evidence.NewLedger(o.Analyzer.Retainer())
+	guide := guidance.For(o.Catalog)
 	return &Session{
 		analyzer:   o.Analyzer,
 		catalog:    o.Catalog,
 		provider:   o.Provider,
 		server:     o.Server,
-		ledger:     evidence.NewLedger(o.Analyzer.Retainer()),
+		ledger:     ledger,
+		unknowns:   evidence.NewRegistry(ledger),
+		views:      view.Builtin(),
+		guide:      guide,
+		digests:    sync.OnceValues(func() (catalog.Digests, error) { return o.Catalog.Digests(o.Server.Commands, guide.Identity()) }),
 		transition: semaphore.NewWeighted(1),
 		work:       semaphore.NewWeighted(maxWork),
 	}
 }
 
-// Close ends the session: it waits for what runs, until ctx ends, and lets go of the records. Cancel running calls
-// first where they should not be waited for.
+// Close ends the session: it waits for what runs, until ctx ends, and lets go of the records and unknowns. Cancel
+// running calls first where they should not be waited for.
 func (s *Session) Close(ctx context.Context) error { return s.CloseBinary(ctx) }
 
 // acquire waits for a semaphore as long as the caller does.
@@ -186,14 +200,14 @@ func (s *Session) OpenBinary(ctx context.Context, in OpenInput, progress func(ru
 func (id *Identity) choose(architecture, format string) error {
 	if architecture != "" && architecture != id.Architecture {
 		if !contains(id.Slices, architecture) {
-			return catalog.Reject(catalog.OpenBinary, catalog.Issue{Path: []any{"architecture"}, Reason: catalog.InvalidValue,
+			return schema.Reject(catalog.OpenBinary, schema.Issue{Path: []any{"architecture"}, Reason: schema.InvalidValue,
 				Expected: expectedSlices(id.Slices)})
 		}
 		id.Architecture = architecture
 	}
 	if format != "" && format != id.Format {
 		if id.Format != "file" && id.Format != "unknown" {
-			return catalog.Reject(catalog.OpenBinary, catalog.Issue{Path: []any{"format"}, Reason: catalog.InvalidValue,
+			return schema.Reject(catalog.OpenBinary, schema.Issue{Path: []any{"format"}, Reason: schema.InvalidValue,
 				Message: "The target's bytes say what it is; a format is accepted only for a raw image.", Expected: id.Format})
 		}
 		id.Format, id.Kind = format, Executable
@@ -257,8 +271,8 @@ func newRunID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// CloseBinary waits for the session's work, closes the active target and forgets every record, also when no target is
-// open.
+// CloseBinary waits for the session's work, closes the active target and forgets every record and unknown, also when no
+// target is open. It tries again to remove what an export left beside its destination.
 func (s *Session) CloseBinary(ctx context.Context) error {
 	if err := acquire(ctx, s.transition, 1); err != nil {
 		return err
@@ -271,10 +285,10 @@ func (s *Session) CloseBinary(ctx context.Context) error {
 	s.mu.Lock()
 	s.target = nil
 	s.mu.Unlock()
-	if err := s.ledger.Clear(); err != nil {
+	if err := s.unknowns.Clear(); err != nil {
 		return fault.From(err)
 	}
-	return nil
+	return s.tidy()
 }
 
 // timestamp is a time as the contract writes it: UTC with milliseconds.

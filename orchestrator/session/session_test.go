@@ -17,6 +17,7 @@ import (
 	"rea/evidence/fault"
 	"rea/orchestrator/catalog"
 	"rea/orchestrator/run"
+	"rea/orchestrator/schema"
 	"rea/orchestrator/session"
 	"rea/orchestrator/session/sessiontest"
 )
@@ -205,7 +206,7 @@ func TestBundleFilters(t *testing.T) {
 	}
 	_, err := s.EvidenceBundle(ctx, session.BundleInput{Filters: &evidence.Filters{}})
 	f := wantCode(t, err, fault.InvalidRequest)
-	want := []catalog.Issue{{Path: []any{"filters"}, Reason: catalog.InvalidValue, Expected: "detail: summary"}}
+	want := []schema.Issue{{Path: []any{"filters"}, Reason: schema.InvalidValue, Expected: "detail: summary"}}
 	if diff := cmp.Diff(want, f.Details["issues"]); diff != "" {
 		t.Errorf("issues (-want +got):\n%s", diff)
 	}

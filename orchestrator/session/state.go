@@ -9,6 +9,7 @@ import (
 	"rea/evidence"
 	"rea/evidence/fault"
 	"rea/orchestrator/catalog"
+	"rea/orchestrator/guidance"
 	"rea/providers/artifact"
 )
 
@@ -209,7 +210,6 @@ type Alignment struct {
 }
 
 const (
-	skillName  = "reverse-engineer-anything"
 	sdkModule  = "github.com/modelcontextprotocol/go-sdk"
 	unbuilt    = "unknown" // version of a module in a program that carries no build information
 	notStarted = "not_started"
@@ -309,7 +309,7 @@ func action(err error) *string {
 
 // identify compares what runs with what the caller expects.
 func (s *Session) identify(e Expectations, c Connection) (ServerIdentity, error) {
-	digests, err := s.catalog.Digests(s.server.Commands)
+	digests, err := s.digests()
 	if err != nil {
 		return ServerIdentity{}, err
 	}
@@ -320,9 +320,9 @@ func (s *Session) identify(e Expectations, c Connection) (ServerIdentity, error)
 		SDK:      SDKIdentity{sdk, sdk, sdk},
 		Protocol: orNull(c.Protocol),
 		Client:   c.Client,
-		Skill:    SkillIdentity{skillName, s.server.Version},
+		Skill:    SkillIdentity{guidance.SkillName, s.server.Version},
 		Catalog: CatalogIdentity{
-			Counts:  CatalogCounts{Commands: len(s.server.Commands), Tools: len(s.catalog.Tools())},
+			Counts:  CatalogCounts{Commands: len(s.server.Commands), Tools: len(s.catalog.Tools()), Prompts: len(s.guide.Prompts())},
 			Digests: digests,
 		},
 		Features:  ProtocolFeatures{Progress: true, Cancellation: true},

@@ -1,4 +1,4 @@
-package catalog
+package schema
 
 import (
 	"bytes"
@@ -66,6 +66,16 @@ func RejectEvidence(operation string, path string, err error) *fault.Error {
 	return Reject(operation, issues...)
 }
 
+// Below puts the name of the member in front of the paths of issues that were found in its value.
+func Below(member string, issues []Issue) []Issue {
+	out := make([]Issue, len(issues))
+	for i, issue := range issues {
+		issue.Path = append([]any{member}, issue.Path...)
+		out[i] = issue
+	}
+	return out
+}
+
 func fieldName(path []any) string {
 	if len(path) == 0 {
 		return "the arguments"
@@ -121,30 +131,30 @@ func (c *checker) check(s *Shape, v jsontext.Value, path []any) {
 	}
 	switch v.Kind() {
 	case jsontext.KindNull:
-		if s.admits(Null) {
+		if s.admits(NullType) {
 			return
 		}
 	case jsontext.KindTrue, jsontext.KindFalse:
-		if s.admits(Boolean) {
+		if s.admits(BooleanType) {
 			return
 		}
 	case jsontext.KindString:
-		if s.admits(String) {
+		if s.admits(StringType) {
 			c.string(s, v, path)
 			return
 		}
 	case jsontext.KindNumber:
-		if s.admits(Integer) {
+		if s.admits(IntegerType) {
 			c.integer(s, v, path)
 			return
 		}
 	case jsontext.KindBeginObject:
-		if s.admits(Object) {
+		if s.admits(ObjectType) {
 			c.object(s, v, path)
 			return
 		}
 	case jsontext.KindBeginArray:
-		if s.admits(Array) {
+		if s.admits(ArrayType) {
 			c.array(s, v, path)
 			return
 		}
@@ -194,7 +204,7 @@ func (c *checker) bound(path []any, expected string, low, high int) {
 func (c *checker) integer(s *Shape, v jsontext.Value, path []any) {
 	f, err := strconv.ParseFloat(string(bytes.TrimSpace(v)), 64)
 	if err != nil || f != math.Trunc(f) {
-		c.add(path, InvalidType, Integer)
+		c.add(path, InvalidType, IntegerType)
 		return
 	}
 	const safe = 1<<53 - 1
@@ -228,7 +238,7 @@ func (c *checker) array(s *Shape, v jsontext.Value, path []any) {
 }
 
 func (c *checker) object(s *Shape, v jsontext.Value, path []any) {
-	if s.Open && len(s.Properties) == 0 {
+	if s.Open && len(s.Properties) == 0 && s.Values == nil {
 		return
 	}
 	seen := map[string]bool{}
@@ -236,11 +246,14 @@ func (c *checker) object(s *Shape, v jsontext.Value, path []any) {
 		at := append(path, name)
 		p := s.property(name)
 		switch {
-		case p == nil && s.Open:
-		case p == nil:
+		case p == nil && !s.Open:
 			c.add(at, UnknownArgument, s.names())
+		case p == nil && s.Values == nil:
 		case seen[name]:
 			c.add(at, InvalidValue, "a member that is not repeated")
+		case p == nil:
+			seen[name] = true
+			c.check(s.Values, member, at)
 		default:
 			seen[name] = true
 			c.check(p.Shape, member, at)
@@ -249,9 +262,23 @@ func (c *checker) object(s *Shape, v jsontext.Value, path []any) {
 	})
 	for _, p := range s.Properties {
 		if !p.Optional && !seen[p.Name] {
-			c.add(append(path, p.Name), MissingArgument, strings.Join(p.Shape.Types, " or "))
+			c.add(append(path, p.Name), MissingArgument, p.Shape.says())
 		}
 	}
+}
+
+// says names what a value of the shape is, for the hint of a missing argument.
+func (s *Shape) says() string {
+	if s.Union == nil {
+		return strings.Join(s.Types, " or ")
+	}
+	var kinds []string
+	for _, a := range s.Union.Shapes {
+		if says := a.says(); !contains(kinds, says) {
+			kinds = append(kinds, says)
+		}
+	}
+	return strings.Join(kinds, " or ")
 }
 
 func (s *Shape) property(name string) *Property {
@@ -275,24 +302,17 @@ func (s *Shape) names() string {
 	return "one of: " + strings.Join(names, ", ")
 }
 
-// union checks against the alternative that the tag selects.
+// union checks against the alternative that is meant.
 func (c *checker) union(s *Shape, v jsontext.Value, path []any) {
-	if v.Kind() != jsontext.KindBeginObject {
-		c.add(path, InvalidType, Object)
+	if s.Union.Tag == "" {
+		c.any(s.Union.Shapes, v, path)
 		return
 	}
-	tag, tagged := "", false
-	each(v, func(name string, member jsontext.Value) bool {
-		if name != s.Union.Tag {
-			return true
-		}
-		tagged = true
-		if member.Kind() == jsontext.KindString {
-			raw, _ := jsontext.AppendUnquote(nil, member)
-			tag = string(raw)
-		}
-		return false
-	})
+	if v.Kind() != jsontext.KindBeginObject {
+		c.add(path, InvalidType, ObjectType)
+		return
+	}
+	tag, tagged := tagOf(s.Union.Tag, v)
 	var values []string
 	for _, a := range s.Union.Shapes {
 		p := a.property(s.Union.Tag)
@@ -304,7 +324,43 @@ func (c *checker) union(s *Shape, v jsontext.Value, path []any) {
 			values = append(values, p.Shape.Const)
 		}
 	}
-	c.add(append(path, s.Union.Tag), InvalidValue, "one of: "+strings.Join(values, ", "))
+	reason := InvalidValue
+	if !tagged {
+		reason = MissingArgument
+	}
+	c.add(append(path, s.Union.Tag), reason, "one of: "+strings.Join(values, ", "))
+}
+
+// tagOf is the tag of an object; the first one counts, and its alternative refuses a second.
+func tagOf(name string, v jsontext.Value) (tag string, found bool) {
+	each(v, func(member string, value jsontext.Value) bool {
+		if member != name {
+			return true
+		}
+		found = true
+		if value.Kind() == jsontext.KindString {
+			raw, _ := jsontext.AppendUnquote(nil, value)
+			tag = string(raw)
+		}
+		return false
+	})
+	return tag, found
+}
+
+// any tries each alternative; where none fits, the issues of the one with the fewest are told.
+func (c *checker) any(shapes []*Shape, v jsontext.Value, path []any) {
+	var best []Issue
+	for _, a := range shapes {
+		attempt := &checker{}
+		attempt.check(a, v, path)
+		if len(attempt.issues) == 0 {
+			return
+		}
+		if best == nil || len(attempt.issues) < len(best) {
+			best = attempt.issues
+		}
+	}
+	c.issues = append(c.issues, best[:min(len(best), maxIssues-len(c.issues))]...)
 }
 
 // each walks the members of an object or the items of an array until yield returns false. The value is valid JSON.
