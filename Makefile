@@ -9,10 +9,10 @@ WORKER  := images/worker/rea-worker
 TOOLS   := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := check
-.PHONY: help check build worker demo test setup race fuzz bench lint fmt vet generate clean
+.PHONY: help check build worker demo test test-v2 setup race fuzz bench lint fmt vet generate clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: bin/rea ## build bin/rea, with the worker inside it
 
@@ -35,6 +35,11 @@ demo: setup build ## set up, build, and compare two versions of a small applicat
 test: build ## set up, build, and run every test against the real engine and the real OCI runtime
 	@deploy/bootstrap.sh --tests
 	REA_TEST_REQUIRE=all $(GO) test -race -count=1 -timeout 20m ./...
+
+test-v2: ## run the sandbox's tests on an emulated host with cgroup v2 and systemd (SHORT=1: a few of them)
+	@mkdir -p .cache/guest
+	@$(GO) build -o .cache/guest/guest ./sandbox/sandboxtest/guest
+	@.cache/guest/guest $(if $(SHORT),-short)
 
 fuzz: ## fuzz every parser for a short while each (FUZZTIME=20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)

@@ -502,7 +502,9 @@ func memoryLimitMet(t *testing.T, b *Bench) {
 	if u.OOMKills == nil || *u.OOMKills < 1 {
 		t.Errorf("OOM kills: %v, want at least 1", deref(u.OOMKills))
 	}
-	if u.MemoryPeak == nil || *u.MemoryPeak > memoryLimit || *u.MemoryPeak < memoryLimit*9/10 {
+	// A few pages go beyond a limit where the kernel may not fail (cgroup-v2.rst, "memory.max"); the container's own
+	// limit, 1 MiB above, bounds that.
+	if u.MemoryPeak == nil || *u.MemoryPeak > memoryLimit+1<<20 || *u.MemoryPeak < memoryLimit*9/10 {
 		t.Errorf("memory peak %v, want about %d", deref(u.MemoryPeak), memoryLimit)
 	}
 	if u.CPU == nil || *u.CPU <= 0 {

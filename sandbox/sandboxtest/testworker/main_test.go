@@ -38,7 +38,23 @@ import (
 // patience bounds everything that a test waits for.
 const patience = 60 * time.Second
 
+// workerVariable names an environment variable with the path of a worker that was built before, for a host without Go.
+const workerVariable = "REA_SANDBOXTEST_WORKER"
+
 var build = sync.OnceValues(func() (*images.Image, error) {
+	binary, err := program()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(binary)
+	return images.Assemble("testworker", binary, hex.EncodeToString(sum[:]))
+})
+
+// program is this package's program.
+func program() ([]byte, error) {
+	if path := os.Getenv(workerVariable); path != "" {
+		return os.ReadFile(path)
+	}
 	dir, err := os.MkdirTemp("", "rea-testworker-")
 	if err != nil {
 		return nil, err
@@ -49,13 +65,8 @@ var build = sync.OnceValues(func() (*images.Image, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, errors.New(string(out))
 	}
-	binary, err := os.ReadFile(filepath.Join(dir, "w"))
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(binary)
-	return images.Assemble("testworker", binary, hex.EncodeToString(sum[:]))
-})
+	return os.ReadFile(filepath.Join(dir, "w"))
+}
 
 // run is one container, with a call of its worker under way.
 type run struct {
