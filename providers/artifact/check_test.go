@@ -84,13 +84,13 @@ func randomGraph(t testing.TB, seed uint64, directory, unique bool) *Builder {
 		}
 		e := Entry{Path: path, Container: in, EntryKind: entryKinds[r.IntN(len(entryKinds))], Format: FormatFile,
 			DeclaredSize: SizeOf(int64(r.IntN(100))), Executable: r.IntN(4) == 0}
-		if calm && e.EntryKind == EntrySymlink {
-			e.EntryKind = EntryFile
-		}
 		switch n := r.IntN(10); {
 		case e.EntryKind == EntryDirectory:
 		case e.EntryKind == EntrySymlink:
-			e.Format, e.Limitations = "", []string{`The link's target is "elsewhere".`}
+			e.Format, e.Limitations = "", []string{LinkTarget(fmt.Sprintf(`"elsewhere %d"`, r.IntN(2)))}
+			if !calm && r.IntN(2) == 0 {
+				e.Limitations = []string{LinkUnknown}
+			}
 		case n == 0 && !calm:
 			e.HashStatus, e.Encrypted, e.Format = HashUnavailable, true, ""
 		case n == 1 && !calm:

@@ -131,7 +131,10 @@ type lone struct {
 // Both sides are read as streams in the order of their paths. In memory stand 64 bytes for each node of both sides, 34
 // for each path of one side only, 128 for each expanded container, 250 for each contradiction, and about 300 for each
 // move; for records of other producers whose edges do not follow the contract's rule, about 300 for each edge. The
-// result goes through sp. Exchanging the sides exchanges added and removed and changes nothing else.
+// result goes through sp.
+//
+// A pair of symbolic links is compared by the recorded targets, and unknown only where one was not recorded. Exchanging
+// the sides exchanges added and removed and changes nothing else.
 func Compare(ctx context.Context, left, right *evidence.Record, sp evidence.Spooler) (*evidence.Record, error) {
 	l, err := newSide(ctx, "Left", left, sp)
 	if err != nil {
@@ -416,7 +419,7 @@ func (c *comparison) pair(l, r *occurrence) {
 		c.summary.Contradiction++
 		c.names = append(c.names, DimensionIntegrity)
 		c.write(Contradicted, l, r)
-	case l.status != HashVerified || r.status != HashVerified || l.node == nil || r.node == nil:
+	case !known(l, r):
 		c.summary.Unknown++
 		c.names = append(c.names, DimensionAvailability)
 		c.write(Unknown, l, r)
@@ -429,19 +432,37 @@ func (c *comparison) pair(l, r *occurrence) {
 	}
 }
 
-// differ names the dimensions in which two verified places differ.
+// known reports whether what stands at a place is known on both sides: the bytes or, of a symbolic link, which has
+// none, the target.
+func known(l, r *occurrence) bool {
+	if l.entry == EntrySymlink && r.entry == EntrySymlink {
+		return recordsLink(l.limitations) && recordsLink(r.limitations)
+	}
+	return l.status == HashVerified && r.status == HashVerified && l.node != nil && r.node != nil
+}
+
+// facts are those of the content. A symbolic link has none, which is the same for all.
+func (o *occurrence) facts() nodeRow {
+	if o.node == nil {
+		return nodeRow{}
+	}
+	return *o.node
+}
+
+// differ names the dimensions in which two places that were seen differ.
 func (c *comparison) differ(l, r *occurrence) {
+	left, right := l.facts(), r.facts()
 	for _, d := range []struct {
 		name    Dimension
 		differs bool
 	}{
 		{DimensionContent, l.artifact != r.artifact},
 		{DimensionKind, l.role != r.role},
-		{DimensionFormat, l.format != r.format || l.node.format != r.node.format},
-		{DimensionSize, l.node.size != r.node.size},
+		{DimensionFormat, l.format != r.format || left.format != right.format},
+		{DimensionSize, left.size != right.size},
 		{DimensionExecutable, l.executable != r.executable},
 		{DimensionRelations, !bytes.Equal(l.relations, r.relations) || len(l.relations) > 0 && l.artifact != r.artifact},
-		{DimensionMetadata, l.entry != r.entry || l.encrypted != r.encrypted || l.node.meta != r.node.meta ||
+		{DimensionMetadata, l.entry != r.entry || l.encrypted != r.encrypted || left.meta != right.meta ||
 			!bytes.Equal(l.limitations, r.limitations)},
 	} {
 		if d.differs {

@@ -490,3 +490,44 @@ func TestContainerDifferences(t *testing.T) {
 		t.Error("the executable bit was not read")
 	}
 }
+
+// Links compare by their recorded target, whatever the container: a tree that has some is unchanged beside itself. A
+// target that is longer than any path is not recorded and never called equal.
+func TestLinksCompare(t *testing.T) {
+	tree := func(to string) string {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, target.MainName, "bin", "tool"), "tool")
+		if err := os.Symlink(to, filepath.Join(dir, target.MainName, "tool")); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	zipped := func(to string) string {
+		z := newZip("", false)
+		z.file("bin/tool", "tool")
+		z.add(zipEntry{name: "tool", data: to, mode: 0o120777})
+		return placeFile(t, z.bytes())
+	}
+	tarred := func(to string) string {
+		end := strings.Repeat("\x00", 1024)
+		return placeFile(t, []byte(string(tarFile("bin/tool", "tool"))+string(tarMember("tool", "", '2', to))+end))
+	}
+	packed := func(to string) string {
+		return placeFile(t, asarArchive(files(field{"bin", files(field{"tool", asarFile("tool", 0)})}, field{"tool", object{{"link", to}}}), "tool"))
+	}
+	for name, build := range map[string]func(to string) string{"tree": tree, "a.zip": zipped, "a.tar": tarred, "a.asar": packed} {
+		t.Run(name, func(t *testing.T) {
+			one, same, other := mustInventory(t, build("bin/tool"), name), mustInventory(t, build("bin/tool"), name), mustInventory(t, build("bin/other"), name)
+			if got := compare(t, one, same); got != "unchanged" {
+				t.Errorf("equal targets: %s", got)
+			}
+			if got := compare(t, one, other); got != "changed" {
+				t.Errorf("different targets: %s", got)
+			}
+		})
+	}
+	long := mustInventory(t, zipped(strings.Repeat("x/", maxLink)), "a.zip")
+	if got := compare(t, long, long); got != "unknown" {
+		t.Errorf("a target that is too long: %s", got)
+	}
+}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -29,6 +30,7 @@ type member struct {
 	method     string // how the container stores it, for the container's record
 	link       []byte // recorded target of a symbolic link
 	linkData   bool   // the link's target is the member's data
+	linkCut    bool   // the link's target is longer than is kept
 	notes      []string
 	problem    string // why there are no bytes; coverage is then unknown
 	missing    bool   // the problem is that the bytes lie elsewhere and are not there
@@ -231,9 +233,11 @@ func (m *member) recognise() {
 	m.format = contentFormat(m.head, m.content.Size)
 	if m.linkData {
 		if m.content.Size > maxLink {
-			m.notes = append(m.notes, fmt.Sprintf("Its link target has %d bytes; the first %d are shown.", m.content.Size, maxLink))
+			m.linkCut = true
+			m.notes = append(m.notes, fmt.Sprintf("Its link target has %d bytes, and at most %d are read.", m.content.Size, maxLink))
+			return
 		}
-		m.link = append([]byte(nil), m.head[:min(len(m.head), maxLink)]...)
+		m.link = bytes.Clone(m.head)
 	}
 }
 

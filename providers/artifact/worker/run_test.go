@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"rea/evidence"
 	"rea/evidence/fault"
 	"rea/evidence/target"
 	"rea/evidence/volume"
@@ -281,4 +282,29 @@ func tryExtract(t testing.TB, dir, name string, policy artifact.Policy, selected
 		t.Errorf("%d files were written and %d are named", len(f.files), len(used))
 	}
 	return x, nil
+}
+
+// compare compares two inventories as the core does.
+func compare(t testing.TB, left, right *result) string {
+	t.Helper()
+	var sides [2]*evidence.Record
+	for i, r := range []*result{left, right} {
+		inv, err := artifact.CheckInventory(t.Context(), bytes.NewReader(r.Bytes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sides[i], err = artifact.InventoryRecord(inv.Subject("x", "/x"), artifact.PolicyFail, inv, evidence.CanonicalPayload(r.Bytes))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec, err := artifact.Compare(t.Context(), sides[0], sides[1], evidence.Memory{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts, err := artifact.ComparisonFacts(t.Context(), rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(facts.Status)
 }

@@ -337,7 +337,7 @@ func (m *member) entry(c *container) artifact.Entry {
 	switch {
 	case m.kind == artifact.EntrySymlink:
 		e.HashStatus = artifact.HashNotHashed
-		e.Limitations = append(e.Limitations, "It is a symbolic link, not followed; its recorded target is "+quote(m.link)+".")
+		e.Limitations = append(e.Limitations, m.linkNote())
 	case m.kind == artifact.EntryDirectory:
 	case m.limit != nil:
 		e.HashStatus = artifact.HashNotHashed
@@ -352,6 +352,14 @@ func (m *member) entry(c *container) artifact.Entry {
 		e.Limitations = append(e.Limitations, m.problem)
 	}
 	return e
+}
+
+// linkNote says where a symbolic link leads.
+func (m *member) linkNote() string {
+	if m.problem != "" || m.linkCut || m.linkData && !m.read {
+		return artifact.LinkUnknown
+	}
+	return artifact.LinkTarget(quote(m.link))
 }
 
 // advance counts a member that is done with, and says how far the walk is.
