@@ -505,7 +505,7 @@ func TestLinksCompare(t *testing.T) {
 	zipped := func(to string) string {
 		z := newZip("", false)
 		z.file("bin/tool", "tool")
-		z.add(zipEntry{name: "tool", data: to, mode: 0o120777})
+		z.add(zipEntry{name: "tool", data: []byte(to), mode: 0o120777})
 		return placeFile(t, z.bytes())
 	}
 	tarred := func(to string) string {
