@@ -65,6 +65,23 @@ type HostPaths struct {
 // IDMap is the mapping of a user namespace.
 type IDMap struct{ UIDs, GIDs []specs.LinuxIDMapping }
 
+// Lines is the mapping of users as proofs record it; empty, not nil, without a mapping.
+func (m *IDMap) Lines() []string {
+	if m == nil {
+		return []string{}
+	}
+	return MapLines(m.UIDs)
+}
+
+// MapLines writes a mapping in the form of user_namespaces(7), columns one blank apart.
+func MapLines(ids []specs.LinuxIDMapping) []string {
+	lines := make([]string, len(ids))
+	for i, m := range ids {
+		lines[i] = fmt.Sprintf("%d %d %d", m.ContainerID, m.HostID, m.Size)
+	}
+	return lines
+}
+
 // placeholders stand for everything that belongs to a host, a driver or one run, so that equal Specs digest equally.
 func placeholders(s Spec) HostPaths {
 	h := HostPaths{RootFS: "<rootfs>", Evidence: "<evidence>", Cgroup: "<cgroup>", Channel: "<channel>"}

@@ -189,6 +189,7 @@ type Proof struct {
 	SpecSHA256   string   `json:"spec_sha256"` // digest of the rendered OCI spec, host paths left out
 	ImageDigest  string   `json:"image_digest"`
 	UserNS       bool     `json:"user_namespace"`
+	UIDMap       []string `json:"uid_map"`       // lines of user_namespaces(7): id inside, id on the host, how many; empty without a namespace of its own
 	OwnCgroup    bool     `json:"own_cgroup"`    // a cgroup of ours holds the limits
 	EvidenceKind string   `json:"evidence_kind"` // "host-tmpfs", "engine-tmpfs"
 	Live         bool     `json:"-"`             // the evidence volume dies with the container
@@ -204,7 +205,11 @@ const (
 	KindEvidence     = "evidence_volume"
 	KindTargetMount  = "mount"
 	KindRunDirectory = "temporary_directory"
+	KindIDRange      = "id_range" // user and group ids of this host
 )
+
+// UnprovedOwner is in the proof of a run that reads a private target as its owner.
+const UnprovedOwner = "The target is readable by its owner alone, who cannot be mapped to the run here: on this host the run is that owner, and shares its kernel quotas."
 
 // Receipt lists what a run made and what became of it.
 type Receipt struct {

@@ -29,7 +29,11 @@ const (
 
 // box is one contained run.
 type box struct {
-	spec         sandbox.Spec // User may differ from what was asked: bind
+	driver       *Driver
+	spec         sandbox.Spec   // User may differ from what was asked: become
+	host         sandbox.User   // who the run is on the host
+	idmap        *sandbox.IDMap // of the run's own user namespace, nil where there is none
+	rootfs       string         // of the image, where the runtime finds it
 	own          *journal.Owner
 	runc         *program
 	dir          rundir
@@ -145,7 +149,7 @@ func (b *box) admit(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := verifyProcess(pid, b.spec.User); err != nil {
+	if err := verifyProcess(pid, b.host, b.idmap); err != nil {
 		return err
 	}
 	return b.group.Verify(ctx, pid)
@@ -243,7 +247,7 @@ func (b *box) Kill(ctx context.Context) error {
 func (b *box) Proof() sandbox.Proof {
 	return sandbox.Proof{
 		Driver: DriverName, Runtime: b.runc.String(), SpecSHA256: b.digest, ImageDigest: b.spec.Image.Digest,
-		OwnCgroup: true, EvidenceKind: "host-tmpfs", TargetBound: "descriptor", Seccomp: b.spec.Seccomp.Name,
+		UserNS: b.idmap != nil, UIDMap: b.idmap.Lines(), OwnCgroup: true, EvidenceKind: "host-tmpfs", TargetBound: "descriptor", Seccomp: b.spec.Seccomp.Name,
 		Unproved: append([]string{}, b.unproved...),
 	}
 }

@@ -105,7 +105,7 @@ func TestCheckStatus(t *testing.T) {
 
 // This process is not contained, and must be refused.
 func TestVerifyProcessRefusesUncontained(t *testing.T) {
-	if err := verifyProcess(os.Getpid(), sandbox.User{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}); err == nil {
+	if err := verifyProcess(os.Getpid(), sandbox.User{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}, nil); err == nil {
 		t.Error("this process counts as contained")
 	}
 }

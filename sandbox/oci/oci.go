@@ -16,6 +16,7 @@ import (
 	"rea/sandbox"
 	"rea/sandbox/cgroup"
 	"rea/sandbox/staging"
+	"rea/sandbox/userns"
 )
 
 // DriverName is this driver's name in settings, proofs, journals and errors.
@@ -32,7 +33,8 @@ type Options struct {
 
 // Driver makes sandboxes with runc 1.1 or later. It implements sandbox.Runtime; its methods may be called concurrently.
 type Driver struct {
-	runtime string
+	runtime  string
+	noUserNS func() string // why runs have no user namespace of their own, "" when they do
 
 	mu    sync.Mutex
 	found *program // the usable runtime, nil until it was found once
@@ -45,7 +47,7 @@ func New(o Options) *Driver {
 	if o.Runtime == "" {
 		o.Runtime = defaultRuntime
 	}
-	return &Driver{runtime: o.Runtime}
+	return &Driver{runtime: o.Runtime, noUserNS: userns.Obstacle}
 }
 
 // Name is "oci".
@@ -69,6 +71,9 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Facts, error) {
 	}
 	if _, ok := unifiedTree(); !ok {
 		facts.Missing = append(facts.Missing, unprovedRuntime)
+	}
+	if obstacle := d.noUserNS(); obstacle != "" {
+		facts.Missing = append(facts.Missing, "Runs have no user namespace of their own: "+obstacle+".")
 	}
 	var why *fault.Error
 	if err := errors.Join(privileges(), runtimeErr); errors.As(err, &why) {

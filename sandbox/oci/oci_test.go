@@ -47,6 +47,18 @@ func TestConformance(t *testing.T) {
 	sandboxtest.Conformance(t, func(t *testing.T) sandboxtest.Harness { return harness(t) })
 }
 
+// Where user namespaces are off, runs have none, and the proof and the facts say so.
+func TestWithoutUserNamespaces(t *testing.T) {
+	h := harness(t)
+	h.Runtime = oci.WithoutUserNS(oci.New(oci.Options{}))
+	h.Bare = true
+	sandboxtest.Conformance(t, func(*testing.T) sandboxtest.Harness { return h })
+	facts, err := h.Runtime.Probe(sandboxtest.Context(t))
+	if err != nil || !facts.Available || len(facts.Missing) == 0 {
+		t.Errorf("facts %+v, %v; want available, with the namespace missing", facts, err)
+	}
+}
+
 func TestProbe(t *testing.T) {
 	h := harness(t)
 	facts, err := h.Runtime.Probe(sandboxtest.Context(t))

@@ -16,6 +16,7 @@ import (
 	"rea/sandbox/cgroup"
 	"rea/sandbox/journal"
 	"rea/sandbox/staging"
+	"rea/sandbox/userns"
 )
 
 const (
@@ -181,8 +182,10 @@ func (t teardown) remove(ctx context.Context, e journal.Entry) error {
 		return nil // ended with the cgroup; what runc wrote down lies in the run directory
 	case sandbox.KindCgroup:
 		return t.removeCgroup(ctx, e.Name)
+	case sandbox.KindIDRange:
+		return userns.Release(e.Name, e.Run)
 	case sandbox.KindEvidence, sandbox.KindTargetMount:
-		if err := t.inside(e.Name); err != nil {
+		if err := t.inside(e.Name); err != nil && !(sandbox.ValidID(e.Run) && e.Name == userns.Root(e.Run)) {
 			return err
 		}
 		return staging.Unmount(e.Name)

@@ -8,11 +8,13 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"rea/evidence/fault"
@@ -115,8 +117,12 @@ func peekSender(fd int) (int, error) {
 const maxStatus = 16 << 10
 
 // verifyProcess holds what the kernel says about the container's process against what every run is: nothing that runs
-// inside can forge it. A difference is a refusal that names the line.
-func verifyProcess(pid int, user sandbox.User) error {
+// inside can forge it. A difference is a refusal that names the line. user is who the process is on the host; ids is
+// the map of its own user namespace, nil for none.
+func verifyProcess(pid int, user sandbox.User, ids *sandbox.IDMap) error {
+	if err := verifyMaps(pid, ids); err != nil {
+		return err
+	}
 	status, err := readBounded(fmt.Sprintf("/proc/%d/status", pid), maxStatus)
 	if err != nil {
 		return err
@@ -126,6 +132,32 @@ func verifyProcess(pid int, user sandbox.User) error {
 		return err
 	}
 	return checkStatus(string(status)+"OOMScoreAdj:\t"+string(adj), user)
+}
+
+// verifyMaps compares the maps of the process's user namespace with those that were asked for.
+func verifyMaps(pid int, ids *sandbox.IDMap) error {
+	if ids == nil {
+		return nil
+	}
+	for name, want := range map[string][]specs.LinuxIDMapping{"uid_map": ids.UIDs, "gid_map": ids.GIDs} {
+		got, err := readBounded(fmt.Sprintf("/proc/%d/%s", pid, name), maxStatus)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(sandbox.MapLines(want), mapLines(string(got))) {
+			return notContained(name, "is not the one that was asked for")
+		}
+	}
+	return nil
+}
+
+// mapLines reads the format of user_namespaces(7), whose columns are padded.
+func mapLines(text string) []string {
+	var list []string
+	for line := range strings.Lines(text) {
+		list = append(list, strings.Join(strings.Fields(line), " "))
+	}
+	return list
 }
 
 // checkStatus reads the format of proc_pid_status(5), with a line for oom_score_adj added.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,8 +36,8 @@ func Conformance(t *testing.T, open func(t *testing.T) Harness) {
 	}{
 		{"Identity", identity}, {"ClosedByDefault", closedByDefault}, {"SystemCalls", systemCalls},
 		{"TargetFile", targetFile}, {"TargetDirectory", targetDirectory}, {"TargetNames", targetNames},
-		{"TargetPrivate", targetPrivate}, {"TargetPrivateUnmapped", targetPrivateUnmapped}, {"TargetNestedMount", targetNestedMount}, {"TargetSwapped", targetSwapped},
-		{"TargetSocket", targetSocket}, {"EvidenceOut", evidenceOut}, {"EvidenceQuota", evidenceQuota},
+		{"TargetPrivate", targetPrivate}, {"TargetPrivateUnmapped", targetPrivateUnmapped}, {"TargetManyOwners", targetManyOwners}, {"TargetNestedMount", targetNestedMount}, {"TargetSwapped", targetSwapped},
+		{"UserNamespace", userNamespace}, {"TargetSocket", targetSocket}, {"EvidenceOut", evidenceOut}, {"EvidenceQuota", evidenceQuota},
 		{"EvidenceNotMounted", evidenceNotMounted}, {"MemoryLimit", memoryLimitMet}, {"MemoryLimitOfChild", memoryLimitOfChild},
 		{"PIDsLimit", pidsLimitMet}, {"KillProvesEmpty", killProvesEmpty}, {"LeashEndsRun", leashEndsRun},
 		{"KillStubborn", killStubborn}, {"ExitCode", exitCode}, {"OutputIsBounded", outputIsBounded},
@@ -295,8 +296,14 @@ func targetPrivateUnmapped(t *testing.T, b *Bench) {
 	r := b.Start(t, b.Spec(t, Target(t, file)))
 	expectRead(t, r, sandbox.TargetPath, "content")
 	expectClosed(t, r, sandbox.TargetPath)
-	if r.Facts.UID != owner {
-		t.Errorf("the run has uid %d, want the owner's, %d", r.Facts.UID, owner)
+	if got := r.hostUID(t); got != owner {
+		t.Errorf("the run has uid %d on the host, want the owner's, %d", got, owner)
+	}
+	if r.Facts.UID != owner && !r.Proof().UserNS {
+		t.Errorf("the run has uid %d inside, want the owner's, %d", r.Facts.UID, owner)
+	}
+	if !slices.Contains(r.Proof().Unproved, sandbox.UnprovedOwner) {
+		t.Errorf("the proof does not say that the run is the owner: %q", r.Proof().Unproved)
 	}
 	if a := r.Do(t, script.Task{Do: script.Write, Path: sandbox.EvidencePath + "/out", Text: "x"}); a.Errno != 0 {
 		t.Errorf("the owner cannot write evidence: %v", unix.Errno(a.Errno))
@@ -312,6 +319,125 @@ func targetPrivateUnmapped(t *testing.T, b *Bench) {
 		t.Errorf("a file of root's: %v, want access_denied", err)
 	}
 	b.expectNothing(t, s.ID)
+}
+
+// A directory of many owners: what others may read is read whoever owns it, what its owner alone may read is read where
+// that is the owner of the whole, and the rest stays closed.
+func targetManyOwners(t *testing.T, b *Bench) {
+	if b.Ordinary {
+		t.Skip("an ordinary user cannot make files of other users")
+	}
+	const owner, other = 12345, 54321
+	dir := directory(t)
+	for _, private := range []bool{false, true} {
+		for name, f := range map[string]struct {
+			uid  int
+			mode os.FileMode
+		}{"own": {owner, 0o600}, "open": {other, 0o644}, "root": {0, 0o644}, "closed": {other, 0o600}} {
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.WriteFile(path, []byte(name), 0o600), os.Chmod(path, f.mode), os.Chown(path, f.uid, f.uid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mode := os.FileMode(0o755)
+		if private {
+			mode = 0o700
+		}
+		if err := errors.Join(os.Chown(dir, owner, owner), os.Chmod(dir, mode)); err != nil {
+			t.Fatal(err)
+		}
+		r := b.Start(t, b.Spec(t, Target(t, dir)))
+		expectRead(t, r, sandbox.TargetPath+"/open", "open")
+		expectRead(t, r, sandbox.TargetPath+"/root", "root")
+		if private {
+			expectRead(t, r, sandbox.TargetPath+"/own", "own")
+		}
+		if a := r.Do(t, script.Task{Do: script.Read, Path: sandbox.TargetPath + "/closed"}); a.Errno != int(unix.EACCES) {
+			t.Errorf("a file that only another user may read: %v, want EACCES", unix.Errno(a.Errno))
+		}
+	}
+}
+
+// Where runs have user namespaces, the maps that the kernel has on the host, that the run sees, and that the proof
+// records are one; root inside is nobody outside; and no two runs share an id.
+func userNamespace(t *testing.T, b *Bench) {
+	first, second := b.Start(t, b.Spec(t)), b.Start(t, b.Spec(t))
+	if !first.Proof().UserNS {
+		for _, path := range b.claims(t, first.Spec.ID) {
+			t.Errorf("a run without a user namespace took %s", path)
+		}
+		t.Skip("this driver gives runs no user namespace of their own here")
+	}
+	taken := map[uint64]bool{}
+	for _, r := range []*Run{first, second} {
+		proof := r.Proof().UIDMap
+		if diff := cmp.Diff(proof, r.Facts.UIDMap); diff != "" {
+			t.Errorf("the map inside is not the one of the proof (-proof +inside):\n%s", diff)
+		}
+		for _, line := range proof {
+			var inside, outside, size uint64
+			if n, err := fmt.Sscan(line, &inside, &outside, &size); n != 3 {
+				t.Fatalf("line %q of the map: %v", line, err)
+			}
+			if outside < 1<<16 || size != 1 {
+				t.Errorf("%q maps to ids that this host may use itself", line)
+			}
+			if taken[outside] {
+				t.Errorf("two runs have the id %d", outside)
+			}
+			taken[outside] = true
+		}
+		if uid := r.hostUID(t); !taken[uint64(uid)] {
+			t.Errorf("on the host the run is %d, which its map does not have: %q", uid, proof)
+		}
+		if len(b.claims(t, r.Spec.ID)) != 1 {
+			t.Errorf("the run's ids are not taken: %q", b.claims(t, r.Spec.ID))
+		}
+		if _, err := r.Destroy(Context(t)); err != nil {
+			t.Fatal(err)
+		}
+		if left := b.claims(t, r.Spec.ID); len(left) > 0 {
+			t.Errorf("ids remain taken: %v", left)
+		}
+	}
+}
+
+// claims lists the links by which a run has taken ids of this host.
+func (b *Bench) claims(t testing.TB, run string) []string {
+	t.Helper()
+	all, err := filepath.Glob("/run/rea/ids/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(path string) bool {
+		holder, err := os.Readlink(path)
+		return err != nil || holder != run
+	})
+}
+
+// hostUID is the effective uid, on the host, of the run's first process, by the kernel's word.
+func (r *Run) hostUID(t testing.TB) int {
+	t.Helper()
+	for _, pid := range processes(t, r.Spec.ID) {
+		status, err := os.ReadFile("/proc/" + pid + "/status")
+		if err != nil {
+			continue
+		}
+		lines := map[string][]string{}
+		for line := range strings.Lines(string(status)) {
+			name, value, _ := strings.Cut(line, ":")
+			lines[name] = strings.Fields(value)
+		}
+		if pids := lines["NSpid"]; len(pids) > 1 && pids[len(pids)-1] == "1" {
+			uid, err := strconv.Atoi(lines["Uid"][1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return uid
+		}
+	}
+	t.Fatal("the run's first process is not to be found")
+	return -1
 }
 
 func targetNestedMount(t *testing.T, b *Bench) {
@@ -565,7 +691,7 @@ func killProvesEmpty(t *testing.T, b *Bench) {
 }
 
 // processes reads the kernel's lists for every cgroup directory that carries the run's id.
-func processes(t *testing.T, run string) []string {
+func processes(t testing.TB, run string) []string {
 	t.Helper()
 	var out []string
 	for _, dir := range cgroupDirs(t, run) {
@@ -639,8 +765,8 @@ func proof(t *testing.T, b *Bench) {
 	if p.SpecSHA256 != want || p.ImageDigest != s.Image.Digest || p.Seccomp != sandbox.SeccompStatic || p.Driver != b.Runtime.Name() || p.Runtime == "" {
 		t.Errorf("proof %+v, want the digest %s of the rendering and image %s", p, want, s.Image.Digest)
 	}
-	if b.Ordinary == (len(p.Unproved) == 0) {
-		t.Errorf("ordinary is %v, and unproved is %q", b.Ordinary, p.Unproved)
+	if lacking := b.Ordinary || b.Bare; lacking == (len(p.Unproved) == 0) {
+		t.Errorf("something is lacking: %v, and unproved is %q", lacking, p.Unproved)
 	}
 }
 
@@ -652,6 +778,12 @@ func (b *Bench) expectNothing(t *testing.T, run string) {
 	}
 	if dirs := cgroupDirs(t, run); len(dirs) > 0 {
 		t.Errorf("cgroups remain: %v", dirs)
+	}
+	if left := b.claims(t, run); len(left) > 0 {
+		t.Errorf("ids remain taken: %v", left)
+	}
+	if left := mountsBelow(t, "/run/rea/roots/"+run); len(left) > 0 {
+		t.Errorf("still mounted: %v", left)
 	}
 	if left := b.Owner.RunEntries(run); len(left) > 0 {
 		t.Errorf("the journal lists %+v", left)

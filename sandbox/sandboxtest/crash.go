@@ -88,6 +88,9 @@ func (b *Bench) sweep(t *testing.T, step int, state string) {
 		if dirs := cgroupDirs(t, e.Run); len(dirs) > 0 {
 			t.Errorf("step %d: cgroups remain: %v", step, dirs)
 		}
+		if left := append(b.claims(t, e.Run), mountsBelow(t, "/run/rea/roots/"+e.Run)...); len(left) > 0 {
+			t.Errorf("step %d: ids and roots remain: %v", step, left)
+		}
 		if b.Leftovers != nil {
 			if left := b.Leftovers(t, e.Run); len(left) > 0 {
 				t.Errorf("step %d: the engine still has %v", step, left)

@@ -35,6 +35,8 @@ type Harness struct {
 	Image func(t testing.TB, i *images.Image, state string) sandbox.Image
 	// Ordinary says that the driver works for a user who may not mount and make cgroups.
 	Ordinary bool
+	// Bare says that the driver lacks a control here that its proofs must name.
+	Bare bool
 	// Leftovers lists what the driver's engine still knows of a run, "" for all runs of the state directory; nil where
 	// there is no engine.
 	Leftovers func(t testing.TB, run string) []string

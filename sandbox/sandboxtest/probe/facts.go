@@ -20,6 +20,9 @@ func facts() *script.Facts {
 		Status: status(), Limits: limits(), OOMScoreAdj: text("/proc/self/oom_score_adj"), Mounts: mounts(),
 		Interfaces: interfaces(), Nonce: text(filepath.Join(sandbox.EvidencePath, volume.NonceName)), Masked: masked(),
 	}
+	for line := range strings.Lines(text("/proc/self/uid_map")) {
+		f.UIDMap = append(f.UIDMap, strings.Join(strings.Fields(line), " "))
+	}
 	f.Hostname, _ = os.Hostname()
 	f.Dir, _ = os.Getwd()
 	var s unix.Statfs_t

@@ -38,6 +38,7 @@ type Answer struct {
 // Facts is what the probe sees of itself.
 type Facts struct {
 	PID, UID, GID int
+	UIDMap        []string          // lines of /proc/self/uid_map, one blank between numbers
 	Status        map[string]string // lines of /proc/self/status
 	Limits        map[string]uint64 // hard limits: "core", "nofile", "fsize"
 	OOMScoreAdj   string
