@@ -294,12 +294,15 @@ func (b *bundleReader) checkUnknowns() error {
 		}
 		heads[u.ID] = *u
 	}
-	for id, u := range heads {
+	for i := range b.bundle.Unknowns {
+		u := &b.bundle.Unknowns[i]
 		for _, r := range u.Relationships {
 			if _, ok := heads[r.UnknownID]; !ok {
-				return unknownFault(UnknownDamaged, fmt.Sprintf("%s is tied to an unknown that is not in the bundle.", id)).With("unknown_id", id)
+				return unknownFault(UnknownDamaged, fmt.Sprintf("%s is tied to an unknown that is not in the bundle.", u.ID)).With("unknown_id", u.ID)
 			}
 		}
+	}
+	for id, u := range heads {
 		if why := u.unqualified(find); why != "" {
 			return unknownFault(UnknownDamaged, fmt.Sprintf("The resolution of %s does not hold: %s.", id, why)).With("unknown_id", id)
 		}
