@@ -31,6 +31,7 @@ var Formats = []string{
 	"msix", "appx", "asar", "dmg", "pkg", "plist", "entitlements", "javascript", "javascript-bundle", "source-map",
 	"directory", "file", "unknown",
 	"hap", "tar", "gzip", "bzip2", "xz", "zstd", "ar", "deb", "rpm", "7z", "iso9660", "squashfs",
+	"cpio", "lzma", "pbzx", "xar", "cab", "crx",
 }
 
 var (

@@ -42,6 +42,12 @@ const (
 	Format7z               Format = "7z"
 	FormatISO9660          Format = "iso9660"
 	FormatSquashFS         Format = "squashfs"
+	FormatCpio             Format = "cpio"
+	FormatLZMA             Format = "lzma" // the old stream format with no mark of its own ("alone")
+	FormatPbzx             Format = "pbzx" // pieces of xz, in Apple's packages
+	FormatXar              Format = "xar"  // an installer package is one under the suffix .pkg
+	FormatCab              Format = "cab"
+	FormatCRX              Format = "crx" // a browser extension: a zip behind a header with signatures
 )
 
 // formats is the closed set; a format's index is how a Builder stores it.
@@ -50,7 +56,7 @@ var formats = []Format{
 	FormatMachO, FormatELF, FormatPE, FormatDOSMZ, FormatDOSCOM, FormatHopper, FormatAnalysisDatabase, FormatIPA,
 	FormatAPK, FormatHAP, FormatMSIX, FormatAppX, FormatPlist, FormatEntitlements, FormatDirectory, FormatFile,
 	FormatUnknown, FormatTar, FormatGzip, FormatBzip2, FormatXZ, FormatZstd, FormatAr, FormatDeb, FormatRPM, Format7z,
-	FormatISO9660, FormatSquashFS,
+	FormatISO9660, FormatSquashFS, FormatCpio, FormatLZMA, FormatPbzx, FormatXar, FormatCab, FormatCRX,
 }
 
 // Kind is the role of an occurrence: what its place makes of its content.
@@ -186,6 +192,7 @@ var containerSuffixes = []string{
 	".asar", ".zip", ".jar", ".aab", ".aar", ".war", ".ear", ".nupkg", ".whl", ".vsix", ".ipa", ".apk", ".hap", ".msix",
 	".msixbundle", ".appx", ".appxbundle", ".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".gz", ".bz2", ".xz", ".zst",
 	".ar", ".a", ".deb", ".rpm", ".7z", ".iso", ".squashfs", ".dmg", ".pkg",
+	".cpio", ".lzma", ".tlz", ".xar", ".mpkg", ".xip", ".cab", ".crx", ".xpi", ".egg",
 }
 
 func roleByPath(path string) Kind {
@@ -236,6 +243,10 @@ func OccurrenceFormat(path string, content Format) Format {
 		case hasSuffix(name, ".appx", ".appxbundle"):
 			return FormatAppX
 		}
+	case FormatXar:
+		if hasSuffix(name, ".pkg") {
+			return FormatPkg
+		}
 	case FormatPlist:
 		if hasSuffix(name, ".entitlements") {
 			return FormatEntitlements
@@ -258,7 +269,7 @@ func (f Format) Container() bool {
 	switch f {
 	case FormatDMG, FormatZip, FormatPkg, FormatASAR, FormatIPA, FormatAPK, FormatHAP, FormatMSIX, FormatAppX,
 		FormatDirectory, FormatTar, FormatGzip, FormatBzip2, FormatXZ, FormatZstd, FormatAr, FormatDeb, FormatRPM,
-		Format7z, FormatISO9660, FormatSquashFS:
+		Format7z, FormatISO9660, FormatSquashFS, FormatCpio, FormatLZMA, FormatPbzx, FormatXar, FormatCab, FormatCRX:
 		return true
 	}
 	return false

@@ -37,6 +37,9 @@ func tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
+		if os.Getenv("REA_TEST_REQUIRE") != "" {
+			t.Fatalf("%s is not installed", name)
+		}
 		t.Skipf("%s is not installed", name)
 	}
 	return path

@@ -10,6 +10,8 @@ import (
 // the reader gives what it can, says so with c.partial, and returns nil.
 func readerOf(f artifact.Format) func(c *container) error {
 	switch f {
+	case artifact.FormatAr, artifact.FormatDeb:
+		return readAr
 	case artifact.FormatASAR:
 		return readASAR
 	case artifact.FormatBzip2:

@@ -33,11 +33,17 @@ var marks = []struct {
 	{0, "\x28\xb5\x2f\xfd", artifact.FormatZstd},
 	{0, "!<arch>\ndebian-binary", artifact.FormatDeb},
 	{0, "!<arch>\n", artifact.FormatAr},
+	{0, "!<thin>\n", artifact.FormatAr},
 	{0, "\xed\xab\xee\xdb", artifact.FormatRPM},
 	{0, "7z\xbc\xaf\x27\x1c", artifact.Format7z},
 	{0, "hsqs", artifact.FormatSquashFS},
 	{0, "sqsh", artifact.FormatSquashFS},
 	{0x8001, "CD001", artifact.FormatISO9660},
+	{0, "xar!", artifact.FormatXar},
+	{0, "pbzx", artifact.FormatPbzx},
+	{0, "MSCF\x00\x00\x00\x00", artifact.FormatCab},
+	{0, "Cr24\x02\x00\x00\x00", artifact.FormatCRX},
+	{0, "Cr24\x03\x00\x00\x00", artifact.FormatCRX},
 }
 
 // contentFormat recognises a format by bytes alone: head holds the first headSize bytes, or all of a shorter content.
@@ -146,8 +152,6 @@ func bySuffix(name string, head []byte, src *source, content artifact.Format) ar
 	switch {
 	case hasSuffix(name, ".asar") && asar.Claims(head):
 		return artifact.FormatASAR
-	case hasSuffix(name, ".pkg") && bytes.HasPrefix(head, []byte("xar!")):
-		return artifact.FormatPkg
 	case hasSuffix(name, ".dmg") && isDMG(src):
 		return artifact.FormatDMG
 	case hasSuffix(name, ".tar") && len(head) > 262 && string(head[257:262]) == "ustar":
