@@ -32,6 +32,7 @@ var Formats = []string{
 	"directory", "file", "unknown",
 	"hap", "tar", "gzip", "bzip2", "xz", "zstd", "ar", "deb", "rpm", "7z", "iso9660", "squashfs",
 	"cpio", "lzma", "pbzx", "xar", "cab", "crx",
+	"appimage", "ole", "msi", "hfs-plus", "apfs", "udf",
 }
 
 var (

@@ -47,6 +47,12 @@ const (
 	FormatPbzx             Format = "pbzx" // pieces of xz, in Apple's packages
 	FormatXar              Format = "xar"  // an installer package is one under the suffix .pkg
 	FormatCab              Format = "cab"
+	FormatAppImage         Format = "appimage" // an ELF program that carries an image
+	FormatOLE              Format = "ole"      // a compound file: old Office documents, thumbnails, installers
+	FormatMSI              Format = "msi"      // a compound file under the suffix of a Windows Installer database
+	FormatHFSPlus          Format = "hfs-plus"
+	FormatAPFS             Format = "apfs"
+	FormatUDF              Format = "udf"
 	FormatCRX              Format = "crx" // a browser extension: a zip behind a header with signatures
 )
 
@@ -56,7 +62,8 @@ var formats = []Format{
 	FormatMachO, FormatELF, FormatPE, FormatDOSMZ, FormatDOSCOM, FormatHopper, FormatAnalysisDatabase, FormatIPA,
 	FormatAPK, FormatHAP, FormatMSIX, FormatAppX, FormatPlist, FormatEntitlements, FormatDirectory, FormatFile,
 	FormatUnknown, FormatTar, FormatGzip, FormatBzip2, FormatXZ, FormatZstd, FormatAr, FormatDeb, FormatRPM, Format7z,
-	FormatISO9660, FormatSquashFS, FormatCpio, FormatLZMA, FormatPbzx, FormatXar, FormatCab, FormatCRX,
+	FormatISO9660, FormatSquashFS, FormatCpio, FormatLZMA, FormatPbzx, FormatXar, FormatCab, FormatCRX, FormatAppImage,
+	FormatOLE, FormatMSI, FormatHFSPlus, FormatAPFS, FormatUDF,
 }
 
 // Kind is the role of an occurrence: what its place makes of its content.
@@ -193,6 +200,7 @@ var containerSuffixes = []string{
 	".msixbundle", ".appx", ".appxbundle", ".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".gz", ".bz2", ".xz", ".zst",
 	".ar", ".a", ".deb", ".rpm", ".7z", ".iso", ".squashfs", ".dmg", ".pkg",
 	".cpio", ".lzma", ".tlz", ".xar", ".mpkg", ".xip", ".cab", ".crx", ".xpi", ".egg",
+	".snap", ".appimage", ".msi", ".msp", ".msm", ".udf",
 }
 
 func roleByPath(path string) Kind {
@@ -247,6 +255,10 @@ func OccurrenceFormat(path string, content Format) Format {
 		if hasSuffix(name, ".pkg") {
 			return FormatPkg
 		}
+	case FormatOLE:
+		if hasSuffix(name, ".msi", ".msp", ".msm") {
+			return FormatMSI
+		}
 	case FormatPlist:
 		if hasSuffix(name, ".entitlements") {
 			return FormatEntitlements
@@ -258,7 +270,7 @@ func OccurrenceFormat(path string, content Format) Format {
 // Executable reports whether f is a native executable's format.
 func (f Format) Executable() bool {
 	switch f {
-	case FormatMachO, FormatMachOUniversal, FormatELF, FormatPE, FormatDOSMZ, FormatDOSCOM:
+	case FormatMachO, FormatMachOUniversal, FormatELF, FormatPE, FormatDOSMZ, FormatDOSCOM, FormatAppImage:
 		return true
 	}
 	return false
@@ -269,7 +281,8 @@ func (f Format) Container() bool {
 	switch f {
 	case FormatDMG, FormatZip, FormatPkg, FormatASAR, FormatIPA, FormatAPK, FormatHAP, FormatMSIX, FormatAppX,
 		FormatDirectory, FormatTar, FormatGzip, FormatBzip2, FormatXZ, FormatZstd, FormatAr, FormatDeb, FormatRPM,
-		Format7z, FormatISO9660, FormatSquashFS, FormatCpio, FormatLZMA, FormatPbzx, FormatXar, FormatCab, FormatCRX:
+		Format7z, FormatISO9660, FormatSquashFS, FormatCpio, FormatLZMA, FormatPbzx, FormatXar, FormatCab, FormatCRX,
+		FormatAppImage, FormatOLE, FormatMSI, FormatHFSPlus, FormatAPFS, FormatUDF:
 		return true
 	}
 	return false

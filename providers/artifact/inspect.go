@@ -40,6 +40,7 @@ var probes = map[Format][]probe{
 	FormatMachO:            {probeNative, probeLayout},
 	FormatMachOUniversal:   {probeNative},
 	FormatELF:              {probeNative, probeLayout},
+	FormatAppImage:         {probeNative, probeLayout},
 	FormatPlist:            {probePlist},
 }
 

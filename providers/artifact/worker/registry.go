@@ -10,6 +10,8 @@ import (
 // the reader gives what it can, says so with c.partial, and returns nil.
 func readerOf(f artifact.Format) func(c *container) error {
 	switch f {
+	case artifact.FormatAppImage:
+		return readAppImage
 	case artifact.FormatAr, artifact.FormatDeb:
 		return readAr
 	case artifact.FormatASAR:
@@ -18,8 +20,12 @@ func readerOf(f artifact.Format) func(c *container) error {
 		return readBzip2
 	case artifact.FormatGzip:
 		return readGzip
+	case artifact.FormatISO9660:
+		return readISO
 	case artifact.FormatMachOUniversal:
 		return readFat
+	case artifact.FormatSquashFS:
+		return readSquashFS
 	case artifact.FormatTar:
 		return readTar
 	case artifact.FormatXZ:

@@ -38,7 +38,12 @@ var marks = []struct {
 	{0, "7z\xbc\xaf\x27\x1c", artifact.Format7z},
 	{0, "hsqs", artifact.FormatSquashFS},
 	{0, "sqsh", artifact.FormatSquashFS},
+	{0, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", artifact.FormatOLE},
+	{32, "NXSB", artifact.FormatAPFS},
+	{1024, "H+\x00\x04", artifact.FormatHFSPlus},
+	{1024, "HX\x00\x05", artifact.FormatHFSPlus},
 	{0x8001, "CD001", artifact.FormatISO9660},
+	{0x8001, "BEA01", artifact.FormatUDF},
 	{0, "xar!", artifact.FormatXar},
 	{0, "pbzx", artifact.FormatPbzx},
 	{0, "MSCF\x00\x00\x00\x00", artifact.FormatCab},
@@ -49,6 +54,9 @@ var marks = []struct {
 // contentFormat recognises a format by bytes alone: head holds the first headSize bytes, or all of a shorter content.
 // Equal bytes have equal formats wherever they stand.
 func contentFormat(head []byte, size int64) artifact.Format {
+	if isAppImage(head) {
+		return artifact.FormatAppImage
+	}
 	for _, m := range marks {
 		if len(head) >= m.at+len(m.bytes) && string(head[m.at:m.at+len(m.bytes)]) == m.bytes {
 			return m.format

@@ -91,9 +91,9 @@ type output struct {
 	done  bool
 }
 
-// recogniseFrom is how many first bytes decide whether a member of a stream is spooled: a tar header, the longest mark
-// of a format that has a reader.
-const recogniseFrom = 512
+// recogniseFrom is how many first bytes decide whether a member of a stream is spooled: as far as the mark of an ISO
+// 9660 image, the last one of a format that has a reader.
+const recogniseFrom = 0x8001 + 5
 
 func (c *container) output(m *member) (*output, error) {
 	o := &output{c: c, tried: !c.stream || m.opaque}
