@@ -35,7 +35,7 @@ type box struct {
 	volume string // name of the engine's volume, "" where the volume is ours
 	group  *cgroup.Group
 	root   *os.File // root of the evidence volume where it is ours
-	diag   capture
+	diag   sandbox.Capture
 
 	ended chan struct{} // closed when the container has ended; what follows is written before
 	exit  sandbox.Exit
@@ -61,7 +61,7 @@ func containerName(run string) string { return sandbox.Prefix + "-" + run }
 // make journals a resource and makes it. Where the maker is sure that nothing was made the entry is struck out again;
 // a *lostAnswer leaves it, unconfirmed: what was asked for may exist, or appear yet.
 func (b *box) make(kind, name string, do func() error) error {
-	entry, err := b.own.Make(b.spec.ID, kind, name, map[string]string{driverKey: driverName})
+	entry, err := b.own.Make(b.spec.ID, kind, name, map[string]string{sandbox.DriverKey: driverName})
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (b *box) Proof() sandbox.Proof {
 }
 
 // Output returns what the container wrote to its standard error.
-func (b *box) Output() []byte { return b.diag.bytes() }
+func (b *box) Output() []byte { return b.diag.Bytes() }
 
 // Evidence gives the volume for reading: our own mount, or the engine's copy-out of one file after another.
 func (b *box) Evidence(ctx context.Context) (volume.Source, error) {

@@ -476,7 +476,7 @@ func TestForeignContainer(t *testing.T) {
 	r := b.Start(t, b.Spec(t))
 	entries := b.Owner.RunEntries(r.Spec.ID)
 	i := slices.IndexFunc(entries, func(e journal.Entry) bool { return e.Kind == sandbox.KindContainer })
-	foreign := teardown{d: d, owner: journal.NewID(), runs: b.Owner.RunsDir()}
+	foreign := &removal{d: d, owner: journal.NewID(), runs: b.Owner.RunsDir()}
 	if err := foreign.remove(sandboxtest.Context(t), entries[i]); err == nil {
 		t.Error("another owner's container was removed")
 	}

@@ -3,43 +3,35 @@ package docker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 
-	"rea/evidence/fault"
 	"rea/sandbox"
 	"rea/sandbox/cgroup"
 	"rea/sandbox/journal"
 	"rea/sandbox/staging"
 )
 
-// driverKey marks this driver's entries in the journal's details.
-const driverKey = "driver"
-
 // Destroy ends the run and removes everything that Create made, in the reverse order, also when ctx is cancelled. Its
 // error is cleanup_incomplete when something remains; a later call tries again.
 func (b *box) Destroy(ctx context.Context) (sandbox.Receipt, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-	defer cancel()
 	b.destroying.Lock()
 	defer b.destroying.Unlock()
 	if b.receipt != nil && b.receipt.Complete() {
 		return *b.receipt, nil
 	}
-	t := teardown{d: b.d, owner: b.own.ID(), runs: b.own.RunsDir(), gone: b.own.Gone, group: b.group, ended: b.end, mayAppear: true}
-	receipt := t.run(ctx, b.own.RunEntries(b.spec.ID))
+	r := &removal{d: b.d, owner: b.own.ID(), runs: b.own.RunsDir(), group: b.group, ended: b.end, mayAppear: true}
+	receipt, err := r.teardown(b.own.Gone).Run(ctx, b.own.RunEntries(b.spec.ID))
 	b.mu.Lock()
 	receipt.Made = slices.Clone(b.made)
 	b.mu.Unlock()
 	b.receipt = &receipt
-	return receipt, incomplete(receipt)
+	return receipt, err
 }
 
 // end stops what this process does for the run: the channel, the wait, and the open volume. A descriptor that the run
@@ -63,99 +55,45 @@ func (b *box) end() {
 // Sweep removes what this driver's entries in a dead owner's journal name, run by run. The caller holds that owner's
 // lock. A container that carries other labels than the journal says is somebody else's and is left alone.
 func (d *Driver) Sweep(ctx context.Context, dead *journal.Dead) (sandbox.Receipt, error) {
-	total := sandbox.Receipt{Made: []sandbox.Resource{}, Remains: []sandbox.Resource{}}
-	t := teardown{d: d, owner: dead.ID(), runs: dead.RunsDir(), gone: dead.Gone}
-	for _, entries := range ours(dead.Entries()) {
-		if err := context.Cause(ctx); err != nil {
-			return total, fault.From(err)
-		}
-		receipt := t.sweep(ctx, entries)
-		total.Made = append(total.Made, receipt.Made...)
-		total.Remains = append(total.Remains, receipt.Remains...)
-		if receipt.Reason != "" {
-			total.Reason = receipt.Reason
-		}
-	}
-	return total, incomplete(total)
+	r := &removal{d: d, owner: dead.ID(), runs: dead.RunsDir()}
+	return r.teardown(dead.Gone).Sweep(ctx, dead.Entries())
 }
 
-// ours groups by run the entries of the runs that no other driver has a part in. A run's directory carries no driver's
-// mark, so a run of which nothing else was made yet is anybody's.
-func ours(entries []journal.Entry) [][]journal.Entry {
-	runs, foreign := map[string][]journal.Entry{}, map[string]bool{}
-	var order []string
-	for _, e := range entries {
-		if _, known := runs[e.Run]; !known {
-			order = append(order, e.Run)
-		}
-		runs[e.Run] = append(runs[e.Run], e)
-		if by := e.Detail[driverKey]; by != driverName && (by != "" || e.Kind != sandbox.KindRunDirectory) {
-			foreign[e.Run] = true
-		}
-	}
-	var list [][]journal.Entry
-	for _, run := range order {
-		if !foreign[run] {
-			list = append(list, runs[run])
-		}
-	}
-	return list
-}
-
-// teardown removes the resources of one run.
-type teardown struct {
+// removal knows how to remove the resources of one owner's runs.
+type removal struct {
 	d         *Driver
-	owner     string                    // owner of the journal: containers must carry it
-	runs      string                    // directory of the owner's run directories; no path outside it is touched
-	gone      func(journal.Entry) error // strikes an entry out
-	group     *cgroup.Group             // the run's, nil: by its path
-	ended     func()                    // called when the run is killed, before anything is removed; may be nil
-	dead      bool                      // every process of the run was killed
-	mayAppear bool                      // an unconfirmed container that is not there may yet appear, and its entry stays
+	owner     string        // owner of the journal: containers must carry it
+	runs      string        // directory of the owner's run directories; no path outside it is touched
+	group     *cgroup.Group // the run's, nil: by its path
+	ended     func()        // called when the run is killed, before anything is removed; may be nil
+	dead      bool          // every process of the run at hand was killed
+	mayAppear bool          // an unconfirmed container that is not there may yet appear, and its entry stays
 }
 
-func (t teardown) sweep(ctx context.Context, entries []journal.Entry) sandbox.Receipt {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-	defer cancel()
-	return t.run(ctx, entries)
+func (r *removal) teardown(gone func(journal.Entry) error) sandbox.Teardown {
+	return sandbox.Teardown{
+		Driver: driverName, Timeout: cleanupTimeout, End: r.end, Remove: r.remove, Gone: gone,
+		Action: "Start the container engine if it is down, and run rea sandbox sweep.",
+	}
 }
 
-// run kills the run's cgroup, if it has one, then removes entries from the last made to the first. What is left after
-// a failure is only what the failure concerns: mounts and cgroup of a dead run go also where the engine is gone.
-func (t teardown) run(ctx context.Context, entries []journal.Entry) sandbox.Receipt {
-	receipt := sandbox.Receipt{Made: []sandbox.Resource{}, Remains: []sandbox.Resource{}}
-	for _, e := range entries {
-		receipt.Made = append(receipt.Made, sandbox.Resource{Kind: e.Kind, Name: e.Name})
+// end ends a run through the cgroup that the journal names. A container without one is killed by its removal. Mounts
+// and cgroup of a dead run go also where the engine is gone.
+func (r *removal) end(ctx context.Context, entries []journal.Entry) error {
+	killed := r.kill(ctx, entries)
+	r.dead = slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Kind == sandbox.KindCgroup })
+	if r.ended != nil {
+		r.ended()
 	}
-	killed := t.kill(ctx, entries)
-	t.dead = slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Kind == sandbox.KindCgroup })
-	if t.ended != nil {
-		t.ended()
-	}
-	if killed != nil {
-		receipt.Remains, receipt.Reason = slices.Clone(receipt.Made), killed.Error()
-		return receipt
-	}
-	for _, e := range slices.Backward(entries) {
-		err := t.remove(ctx, e)
-		if err == nil {
-			err = t.gone(e)
-		}
-		if err != nil {
-			receipt.Remains = append(receipt.Remains, sandbox.Resource{Kind: e.Kind, Name: e.Name})
-			receipt.Reason = fmt.Sprintf("%s %s: %v", e.Kind, e.Name, err)
-		}
-	}
-	return receipt
+	return killed
 }
 
-// kill ends the run through the cgroup that the journal names. A container without one is killed by its removal.
-func (t teardown) kill(ctx context.Context, entries []journal.Entry) error {
+func (r *removal) kill(ctx context.Context, entries []journal.Entry) error {
 	for _, e := range entries {
 		if e.Kind != sandbox.KindCgroup {
 			continue
 		}
-		group, err := t.open(e.Name)
+		group, err := r.open(e.Name)
 		if err == nil && group != nil {
 			err = group.Kill(ctx)
 		}
@@ -167,9 +105,9 @@ func (t teardown) kill(ctx context.Context, entries []journal.Entry) error {
 }
 
 // open finds the run's cgroup; nil where there is none any more.
-func (t teardown) open(path string) (*cgroup.Group, error) {
-	if t.group != nil {
-		return t.group, nil
+func (r *removal) open(path string) (*cgroup.Group, error) {
+	if r.group != nil {
+		return r.group, nil
 	}
 	group, err := cgroup.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,26 +117,26 @@ func (t teardown) open(path string) (*cgroup.Group, error) {
 }
 
 // remove makes one journalled resource not exist. What is not there is no error.
-func (t teardown) remove(ctx context.Context, e journal.Entry) error {
+func (r *removal) remove(ctx context.Context, e journal.Entry) error {
 	switch e.Kind {
 	case sandbox.KindContainer:
-		return t.removeContainer(ctx, e)
+		return r.removeContainer(ctx, e)
 	case sandbox.KindCgroup:
-		group, err := t.open(e.Name)
+		group, err := r.open(e.Name)
 		if err != nil || group == nil {
 			return err
 		}
 		return group.Delete(ctx)
 	case sandbox.KindEvidence, sandbox.KindTargetMount:
 		if !filepath.IsAbs(e.Name) {
-			return t.removeVolume(ctx, e)
+			return r.removeVolume(ctx, e)
 		}
-		if err := t.inside(e.Name); err != nil {
+		if err := sandbox.Inside(r.runs, e.Name); err != nil {
 			return err
 		}
 		return staging.Unmount(e.Name)
 	case sandbox.KindRunDirectory:
-		if err := t.inside(e.Name); err != nil {
+		if err := sandbox.Inside(r.runs, e.Name); err != nil {
 			return err
 		}
 		return removeDirectory(e.Name)
@@ -207,29 +145,29 @@ func (t teardown) remove(ctx context.Context, e journal.Entry) error {
 }
 
 // removeContainer removes a container by the id that its name and labels lead to, with its anonymous volumes.
-func (t teardown) removeContainer(ctx context.Context, e journal.Entry) error {
-	got, err := t.d.cli.ContainerInspect(ctx, e.Name)
+func (r *removal) removeContainer(ctx context.Context, e journal.Entry) error {
+	got, err := r.d.cli.ContainerInspect(ctx, e.Name)
 	if isGone(err) {
-		return t.absent(e)
+		return r.absent(e)
 	}
 	if err != nil {
-		return t.d.failed(ctx, err, "look for the container")
+		return r.d.failed(ctx, err, "look for the container")
 	}
-	if got.Config == nil || !t.carries(got.Config.Labels, e) {
+	if got.Config == nil || !r.carries(got.Config.Labels, e) {
 		return errors.New("the container of that name carries other labels")
 	}
 	if got.State != nil && got.State.Running {
-		end := t.d.endContainer
-		if t.dead {
-			end = t.d.awaitEnd
+		end := r.d.endContainer
+		if r.dead {
+			end = r.d.awaitEnd
 		}
 		if err := end(ctx, got.ID); err != nil {
 			return err
 		}
 	}
-	err = t.d.cli.ContainerRemove(ctx, got.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+	err = r.d.cli.ContainerRemove(ctx, got.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	if errdefs.IsConflict(err) { // somebody is removing it: wait for that
-		results, failures := t.d.cli.ContainerWait(ctx, got.ID, container.WaitConditionRemoved)
+		results, failures := r.d.cli.ContainerWait(ctx, got.ID, container.WaitConditionRemoved)
 		select {
 		case <-results:
 			return nil
@@ -239,47 +177,38 @@ func (t teardown) removeContainer(ctx context.Context, e journal.Entry) error {
 	if isGone(err) {
 		return nil
 	}
-	return t.d.failed(ctx, err, "remove the container")
+	return r.d.failed(ctx, err, "remove the container")
 }
 
 // removeVolume removes a volume of the engine's.
-func (t teardown) removeVolume(ctx context.Context, e journal.Entry) error {
-	got, err := t.d.cli.VolumeInspect(ctx, e.Name)
+func (r *removal) removeVolume(ctx context.Context, e journal.Entry) error {
+	got, err := r.d.cli.VolumeInspect(ctx, e.Name)
 	if isGone(err) {
-		return t.absent(e)
+		return r.absent(e)
 	}
 	if err != nil {
-		return t.d.failed(ctx, err, "look for the evidence volume")
+		return r.d.failed(ctx, err, "look for the evidence volume")
 	}
-	if !t.carries(got.Labels, e) {
+	if !r.carries(got.Labels, e) {
 		return errors.New("the volume of that name carries other labels")
 	}
-	if err := t.d.cli.VolumeRemove(ctx, e.Name, false); err != nil && !isGone(err) {
-		return t.d.failed(ctx, err, "remove the evidence volume")
+	if err := r.d.cli.VolumeRemove(ctx, e.Name, false); err != nil && !isGone(err) {
+		return r.d.failed(ctx, err, "remove the evidence volume")
 	}
 	return nil
 }
 
 // absent decides about something that is not there: its create may still be on its way.
-func (t teardown) absent(e journal.Entry) error {
-	if t.mayAppear && !e.Confirmed {
+func (r *removal) absent(e journal.Entry) error {
+	if r.mayAppear && !e.Confirmed {
 		return errors.New("the engine's answer was not seen, so it may still appear")
 	}
 	return nil
 }
 
 // carries reports whether the labels are those of the entry's run and owner.
-func (t teardown) carries(labels map[string]string, e journal.Entry) bool {
-	return labels[sandbox.LabelRun] == e.Run && labels[sandbox.LabelOwner] == t.owner
-}
-
-// inside refuses a path that the journal's owner cannot have made.
-func (t teardown) inside(path string) error {
-	rel, err := filepath.Rel(t.runs, path)
-	if err != nil || rel == "." || !filepath.IsLocal(rel) {
-		return errors.New("it does not lie in the owner's directory")
-	}
-	return nil
+func (r *removal) carries(labels map[string]string, e journal.Entry) bool {
+	return labels[sandbox.LabelRun] == e.Run && labels[sandbox.LabelOwner] == r.owner
 }
 
 // removeDirectory removes a run's directory and the one file of ours in it. A mount that could not be undone, or
@@ -291,21 +220,4 @@ func removeDirectory(dir string) error {
 		}
 	}
 	return nil
-}
-
-// incomplete is the error for a receipt with remains, nil for one without.
-func incomplete(r sandbox.Receipt) error {
-	if r.Complete() {
-		return nil
-	}
-	var kinds []string
-	for _, remains := range r.Remains {
-		if !slices.Contains(kinds, remains.Kind) {
-			kinds = append(kinds, remains.Kind)
-		}
-	}
-	return fault.New(fault.CleanupIncomplete, "Resources of a sandbox could not be removed: "+strings.Join(kinds, ", ")+".",
-		"Start the container engine if it is down, and run rea sandbox sweep.").WithAll(fault.Details{
-		"cleanup": "incomplete", "resources": kinds, "cleanup_reason": r.Reason,
-	})
 }

@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -231,7 +230,7 @@ func dialog(t *testing.T, diag io.Writer) (*channel, *net.UnixConn) {
 }
 
 func TestChannel(t *testing.T) {
-	var diag capture
+	var diag sandbox.Capture
 	c, engine := dialog(t, &diag)
 	fmt.Fprint(engine, frame(1, "hel"), frame(2, "oops"), frame(1, "lo"))
 	got := make([]byte, 5)
@@ -260,7 +259,7 @@ func TestChannel(t *testing.T) {
 	fmt.Fprint(engine, frame(1, strings.Repeat("x", 1<<16)), frame(2, " again"))
 	engine.CloseWrite()
 	<-c.pumped
-	if got := string(diag.bytes()); got != "oops again" {
+	if got := string(diag.Bytes()); got != "oops again" {
 		t.Errorf("captured %q", got)
 	}
 }
@@ -270,32 +269,6 @@ func TestChannelEndsWithTheContainer(t *testing.T) {
 	engine.Close()
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 		t.Errorf("read %d, %v", n, err)
-	}
-}
-
-func TestCapture(t *testing.T) {
-	for _, total := range []int{0, 1, captureHalf, captureHalf + 1, 2 * captureHalf, 2*captureHalf + 1, 5*captureHalf + 7} {
-		for _, chunk := range []int{1 << 10, captureHalf - 1, 3 * captureHalf} {
-			all := make([]byte, total)
-			for i := range all {
-				all[i] = byte('a' + i%23)
-			}
-			var c capture
-			for rest := all; len(rest) > 0; {
-				n := min(chunk, len(rest))
-				if w, err := c.Write(rest[:n]); w != n || err != nil {
-					t.Fatalf("wrote %d, %v", w, err)
-				}
-				rest = rest[n:]
-			}
-			want := all
-			if total > 2*captureHalf {
-				want = fmt.Appendf(bytes.Clone(all[:captureHalf]), "\n[%d bytes left out]\n%s", total-2*captureHalf, all[total-captureHalf:])
-			}
-			if !bytes.Equal(c.bytes(), want) {
-				t.Errorf("%d bytes in chunks of %d: kept %d, want %d", total, chunk, len(c.bytes()), len(want))
-			}
-		}
 	}
 }
 
@@ -352,26 +325,6 @@ func TestLeafOfUnifiedHost(t *testing.T) {
 	}
 }
 
-func TestOurs(t *testing.T) {
-	mine, other := map[string]string{driverKey: driverName}, map[string]string{driverKey: "oci"}
-	got := ours([]journal.Entry{
-		{Seq: 1, Run: "a", Kind: sandbox.KindRunDirectory}, {Seq: 2, Run: "b", Kind: sandbox.KindRunDirectory},
-		{Seq: 3, Run: "a", Kind: sandbox.KindContainer, Detail: mine}, {Seq: 4, Run: "b", Kind: sandbox.KindCgroup, Detail: other},
-		{Seq: 5, Run: "c", Kind: sandbox.KindRunDirectory},
-	})
-	var seqs [][]uint64
-	for _, run := range got {
-		var list []uint64
-		for _, e := range run {
-			list = append(list, e.Seq)
-		}
-		seqs = append(seqs, list)
-	}
-	if diff := cmp.Diff([][]uint64{{1, 3}, {5}}, seqs); diff != "" {
-		t.Errorf("runs (-want +got):\n%s", diff)
-	}
-}
-
 // TestTeardownStaysInside hands over entries that no run of ours can have written.
 func TestTeardownStaysInside(t *testing.T) {
 	victim := t.TempDir()
@@ -379,20 +332,20 @@ func TestTeardownStaysInside(t *testing.T) {
 	if err := os.WriteFile(keep, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	td := teardown{d: engineAt(t, filepath.Join(t.TempDir(), "none")), runs: t.TempDir(), gone: func(e journal.Entry) error {
-		t.Errorf("struck out %+v", e)
-		return nil
-	}}
+	td := removal{d: engineAt(t, filepath.Join(t.TempDir(), "none")), runs: t.TempDir()}
 	entries := []journal.Entry{
 		{Kind: sandbox.KindRunDirectory, Name: victim}, {Kind: sandbox.KindRunDirectory, Name: td.runs},
 		{Kind: sandbox.KindRunDirectory, Name: td.runs + "/../" + filepath.Base(victim)},
 		{Kind: sandbox.KindTargetMount, Name: "/proc"}, {Kind: "elephant", Name: "x"},
 	}
-	receipt := td.run(context.Background(), entries)
+	receipt, err := td.teardown(func(e journal.Entry) error {
+		t.Errorf("struck out %+v", e)
+		return nil
+	}).Run(context.Background(), entries)
 	if len(receipt.Remains) != len(entries) || receipt.Reason == "" {
 		t.Errorf("receipt: %+v", receipt)
 	}
-	fails(t, incomplete(receipt), fault.CleanupIncomplete, fault.Details{"cleanup": "incomplete", "cleanup_reason": receipt.Reason})
+	fails(t, err, fault.CleanupIncomplete, fault.Details{"cleanup": "incomplete", "cleanup_reason": receipt.Reason})
 	if _, err := os.Stat(keep); err != nil {
 		t.Error(err)
 	}

@@ -42,7 +42,7 @@ type box struct {
 	digest       string
 	unproved     []string
 	made         []sandbox.Resource
-	out, errs    *capture
+	out, errs    sandbox.Capture
 	ended        chan struct{} // closed when runc has ended; exit and waitErr are set before
 
 	exit    sandbox.Exit
@@ -97,7 +97,7 @@ func (b *box) launch() (net.Conn, error) {
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{peer}
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = b.out, b.errs, outputDrain
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &b.out, &b.errs, outputDrain
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's interrupt is ours to handle
 	if b.runtimeGroup != "" {
 		group, err := os.Open(b.runtimeGroup)

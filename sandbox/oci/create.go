@@ -43,7 +43,7 @@ func (d *Driver) Create(ctx context.Context, s sandbox.Spec, own *journal.Owner)
 	if err != nil {
 		return nil, err
 	}
-	b := &box{driver: d, spec: s, own: own, runc: runc, ended: make(chan struct{}), out: newCapture(), errs: newCapture()}
+	b := &box{driver: d, spec: s, own: own, runc: runc, ended: make(chan struct{})}
 	if err := b.create(ctx); err != nil {
 		return nil, b.abandon(ctx, err)
 	}
@@ -92,7 +92,7 @@ func (b *box) create(ctx context.Context) error {
 
 // make journals a resource, makes it and confirms it.
 func (b *box) make(kind, name string, do func() error) error {
-	entry, err := b.own.Make(b.spec.ID, kind, name, map[string]string{driverKey: DriverName})
+	entry, err := b.own.Make(b.spec.ID, kind, name, map[string]string{sandbox.DriverKey: DriverName})
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,8 @@
 package oci
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -39,34 +36,6 @@ func TestParseVersion(t *testing.T) {
 			}
 		} else if want != "" {
 			t.Errorf("parseVersion(%q): %v", text, err)
-		}
-	}
-}
-
-// The expected value is made by slicing the whole stream.
-func TestCapture(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, size := range []int{0, 1, captureSize, captureSize + 1, 2 * captureSize, 2*captureSize + 1, 5*captureSize + 17} {
-		whole := make([]byte, size)
-		for i := range whole {
-			whole[i] = byte(random.UintN(256))
-		}
-		c := newCapture()
-		for rest := whole; len(rest) > 0; {
-			n := min(len(rest), 1+random.IntN(3*captureSize))
-			if random.IntN(2) == 0 {
-				n = min(n, 100)
-			}
-			c.Write(rest[:n])
-			rest = rest[n:]
-		}
-		want := whole
-		if size > 2*captureSize {
-			note := fmt.Sprintf("\n[%d bytes left out]\n", size-2*captureSize)
-			want = bytes.Join([][]byte{whole[:captureSize], []byte(note), whole[size-captureSize:]}, nil)
-		}
-		if got := c.Bytes(); !bytes.Equal(got, want) {
-			t.Errorf("%d bytes: kept %d bytes that differ from both ends of the stream", size, len(got))
 		}
 	}
 }
@@ -187,29 +156,9 @@ func TestLastError(t *testing.T) {
 	}
 }
 
-func TestOursLeavesOthersAlone(t *testing.T) {
-	mark := map[string]string{driverKey: DriverName}
-	other := map[string]string{driverKey: "docker"}
-	entries := []journal.Entry{
-		{Seq: 1, Run: "a", Kind: sandbox.KindRunDirectory}, {Seq: 2, Run: "a", Kind: sandbox.KindCgroup, Detail: mark},
-		{Seq: 3, Run: "b", Kind: sandbox.KindRunDirectory}, {Seq: 4, Run: "b", Kind: sandbox.KindContainer, Detail: other},
-		{Seq: 5, Run: "c", Kind: sandbox.KindRunDirectory},
-		{Seq: 6, Run: "d", Kind: sandbox.KindContainer}, // nobody's mark: not ours to remove
-	}
-	var got []uint64
-	for _, run := range ours(entries) {
-		for _, e := range run {
-			got = append(got, e.Seq)
-		}
-	}
-	if fmt.Sprint(got) != "[1 2 5]" {
-		t.Errorf("entries %v are ours, want [1 2 5]", got)
-	}
-}
-
 func TestTeardownStaysInside(t *testing.T) {
 	victim := t.TempDir()
-	tt := teardown{runs: filepath.Join(t.TempDir(), "owner")}
+	tt := removal{runs: filepath.Join(t.TempDir(), "owner")}
 	for _, kind := range []string{sandbox.KindEvidence, sandbox.KindTargetMount, sandbox.KindRunDirectory} {
 		for _, path := range []string{victim, tt.runs, tt.runs + "/../x", "/", "relative"} {
 			if err := tt.remove(context.Background(), journal.Entry{Kind: kind, Name: path}); err == nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rea/evidence/fault"
+	"rea/sandbox"
 )
 
 const (
@@ -54,8 +55,8 @@ func findProgram(ctx context.Context, name string) (*program, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.Env = []string{}
-	out := newCapture()
-	cmd.Stdout, cmd.WaitDelay = out, time.Second
+	var out sandbox.Capture
+	cmd.Stdout, cmd.WaitDelay = &out, time.Second
 	if err := cmd.Run(); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, fault.From(cause)

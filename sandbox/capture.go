@@ -1,4 +1,4 @@
-package oci
+package sandbox
 
 import (
 	"bytes"
@@ -10,8 +10,9 @@ import (
 // little for a flood to matter.
 const captureSize = 32 << 10
 
-// capture is a writer that takes everything and keeps the first and the last captureSize bytes.
-type capture struct {
+// Capture is a writer that takes everything and keeps the first and the last 32 KiB of it. The zero value is ready; it
+// is safe for concurrent use.
+type Capture struct {
 	mu    sync.Mutex
 	head  []byte
 	tail  []byte // ring once it is full
@@ -19,10 +20,8 @@ type capture struct {
 	total int64
 }
 
-func newCapture() *capture { return &capture{} }
-
 // Write keeps what must be kept of p; it never fails.
-func (c *capture) Write(p []byte) (int, error) {
+func (c *Capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(p)
@@ -49,7 +48,7 @@ func (c *capture) Write(p []byte) (int, error) {
 }
 
 // Bytes returns what was kept, with a note where something is left out.
-func (c *capture) Bytes() []byte {
+func (c *Capture) Bytes() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out bytes.Buffer
