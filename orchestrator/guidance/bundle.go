@@ -34,10 +34,11 @@ func Skill() fs.FS {
 // Limits of admission. Beyond any of them the whole bundle is unavailable: an index of a part would make absence from
 // it mean nothing.
 const (
-	maxFileBytes     = 1 << 20
-	maxBundleBytes   = 4 << 20
-	maxSections      = 4096
-	maxExpandedUnits = 25_165_824 // UTF-16 code units of all sections with their subsections
+	maxFileBytes = 1 << 20
+	// maxBundleBytes also keeps all sections with their subsections within 25,165,824 UTF-16 code units, the contract's
+	// limit: each byte stands in at most six sections, one for each level of heading.
+	maxBundleBytes = 4 << 20
+	maxSections    = 4096
 )
 
 // section is one heading with what stands below it.
@@ -113,17 +114,11 @@ func readText(files fs.FS, name string) (string, error) {
 // index finds the sections of every file and the identity of the bundle.
 func (b *bundle) index() error {
 	var listing []any
-	var expanded int
 	for _, name := range b.paths() {
 		text := b.texts[name]
 		listing = append(listing, map[string]string{"path": name, "sha256": digest(text)})
 		if err := b.split(name, text); err != nil {
 			return err
-		}
-	}
-	for _, s := range b.sections {
-		if expanded += units(b.texts[s.path][s.start:s.end]); expanded > maxExpandedUnits {
-			return unavailable("its sections take more than %d code units", maxExpandedUnits)
 		}
 	}
 	var err error

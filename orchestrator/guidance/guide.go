@@ -56,14 +56,14 @@ type Step struct {
 	Tools []string `json:"tools"`
 }
 
-// row is a starting point before it is held against a catalog. Its parts are shown whose tools are there.
+// row is a starting point before it is held against a catalog.
 type row struct {
 	optional bool // whether the prompt is complete without it
-	whole    bool // whether it goes when any of its tools is missing
+	whole    bool // whether it goes when any of its tools is missing, and not only with the last of them
 	parts    []part
 }
 
-// part is a sentence or two about some tools; without tools it goes with any other part.
+// part is a sentence or two about some tools; it goes with the last of them.
 type part struct {
 	tools []string
 	text  string
@@ -109,20 +109,15 @@ func (d definition) within(build, scope *catalog.Catalog) (Prompt, bool) {
 func (r row) within(c *catalog.Catalog) (Step, bool) {
 	var texts, tools []string
 	for _, p := range r.parts {
-		if !c.Has(p.tools...) {
-			if r.whole {
-				return Step{}, false
-			}
-			continue
+		if r.whole && !c.Has(p.tools...) {
+			return Step{}, false
 		}
-		if texts = append(texts, p.text); len(p.tools) > 0 {
-			tools = append(tools, p.tools...)
+		left := slices.DeleteFunc(slices.Clone(p.tools), func(name string) bool { return !c.Has(name) })
+		if len(left) > 0 {
+			texts, tools = append(texts, p.text), append(tools, left...)
 		}
 	}
-	if len(tools) == 0 {
-		return Step{}, false
-	}
-	return Step{Text: strings.Join(texts, " "), Tools: distinct(tools)}, true
+	return Step{Text: strings.Join(texts, " "), Tools: distinct(tools)}, len(tools) > 0
 }
 
 func distinct(list []string) []string {

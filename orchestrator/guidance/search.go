@@ -19,7 +19,7 @@ const (
 )
 
 // generic are words that tell no section from another.
-var generic = wordSet(`a about again all am an and any are as at be been but by can could did do does for from get had has have he her him his how i if
+var generic = wordSet(`a about all am an and any are as at be been but by can could did do does for from get had has have he her him his how i if
 in into is it its just me my no not of on or our out rea she should so some than that the their them then there these they this those to too up us use
 used using want was we were what when where which while who whom whose why will with would you your`)
 
