@@ -18,11 +18,12 @@ import (
 	"github.com/xi2/xz"
 
 	"rea/providers/artifact"
+	"rea/providers/artifact/worker/cpio"
 	"rea/providers/artifact/worker/tar"
 )
 
-// A compressed stream holds one embedded file, or a tar archive that is read as part of the stream, over all of its
-// members (frames, concatenated streams).
+// A compressed stream holds one embedded file, or a tar or cpio archive that is read as part of the stream, over all of
+// its members (frames, concatenated streams).
 
 // codec is one compressed format.
 type codec struct {
@@ -416,9 +417,12 @@ func (c *container) decompress(k codec) error {
 	defer a.Close()
 	c.stream = true
 	br := bufio.NewReaderSize(a, copyBuffer)
-	if head, _ := br.Peek(recogniseFrom); tar.Looks(head) {
+	switch head, _ := br.Peek(recogniseFrom); {
+	case tar.Looks(head):
 		err = c.tarStream(br)
-	} else {
+	case cpio.Looks(head):
+		err = c.cpioStream(br)
+	default:
 		err = c.embedded(k, br)
 	}
 	if err != nil {

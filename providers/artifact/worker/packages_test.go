@@ -2,9 +2,11 @@ package worker
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"rea/evidence/target"
@@ -129,4 +131,111 @@ func TestDebOfDpkg(t *testing.T) {
 			r.one(t, "control.tar"+dot+suffix+"/control")
 		})
 	}
+}
+
+// Each form of cpio, plain and in a stream, by the two programs that write them.
+func TestCpioOfOtherPrograms(t *testing.T) {
+	find := "find . -depth | "
+	for name, command := range map[string]string{
+		"newc.cpio":     find + "cpio --quiet -o -H newc > ../out",
+		"crc.cpio":      find + "cpio --quiet -o -H crc > ../out",
+		"odc.cpio":      find + "cpio --quiet -o -H odc > ../out",
+		"bin.cpio":      find + "cpio --quiet -o -H bin > ../out",
+		"bsd-newc.cpio": "bsdtar --format newc -cf ../out .",
+		"bsd-odc.cpio":  "bsdtar --format cpio -cf ../out .",
+		"two.cpio":      "(echo a.txt | cpio --quiet -o -H newc; find . -depth ! -name a.txt | cpio --quiet -o -H crc) > ../out",
+		"newc.cpio.gz":  find + "cpio --quiet -o -H newc | gzip > ../out",
+		"odc.cpio.zst":  find + "cpio --quiet -o -H odc | zstd -q > ../out",
+		"crc.cpio.lzma": find + "cpio --quiet -o -H crc | xz --format=lzma > ../out",
+		"tar.lzma":      "tar -cf - . | lzma -9 > ../out",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, want := packed(t, "sh", "-c", command)
+			wantBelow(t, dir, name, "", want).wantFiles(t, want)
+		})
+	}
+}
+
+// Links, devices and modes of an archive that cpio writes.
+func TestCpioLinks(t *testing.T) {
+	for _, form := range []string{"newc", "odc"} {
+		dir, want := packed(t, "sh", "-c", "ln a.txt b.lnk; ln a.txt c.lnk; ln -s a.txt soft; mkfifo pipe; chmod 755 dir/b.txt; ln empty none; find . | sort | cpio --quiet -o -H "+form+" > ../out")
+		r := mustInventory(t, dir, "links.cpio")
+		want["b.lnk"], want["c.lnk"], want["none"] = want["a.txt"], want["a.txt"], want["empty"]
+		r.wantFiles(t, want)
+		if o := r.one(t, "soft"); o.EntryKind != artifact.EntrySymlink || !says(o.Limitations, `"a.txt"`) {
+			t.Errorf("%s: %+v", form, o)
+		}
+		if !r.one(t, "dir/b.txt").Executable || r.one(t, "a.txt").Executable {
+			t.Errorf("%s: modes differ", form)
+		}
+		wantSays(t, form, r.Limitations, "pipe", "fifo")
+		r.wantCoverage(t, artifact.CoverageUnknown)
+		x, err := tryExtract(t, dir, "links.cpio", artifact.PolicyFail)
+		if err != nil || x.files["b.lnk"] != "alpha\n" {
+			t.Errorf("%s: extracted %q, %v", form, x.files["b.lnk"], err)
+		}
+	}
+}
+
+// newc is one member with a header under the test's control; data is padded.
+func newc(name string, mode, links, size, sum int, data string) []byte {
+	b := fmt.Appendf(nil, "070702%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00", 7, mode, 0, 0, links, 0, size, 0, 1, 0, 0, len(name)+1, sum, name)
+	b = append(b, make([]byte, -len(b)&3)...)
+	return append(append(b, data...), make([]byte, -len(data)&3)...)
+}
+
+func TestCpioDamage(t *testing.T) {
+	const file, end = 0o100644, "TRAILER!!!"
+	sum := int('g' + 'o' + 'o' + 'd')
+	body := bytes.Join([][]byte{newc("../good", file, 1, 4, sum, "good"), newc("bad", file, 1, 4, 1, "good")}, nil)
+	r := inventoryOf(t, "a.cpio", append(bytes.Clone(body), newc(end, 0, 1, 0, 0, "")...))
+	r.wantFiles(t, map[string]string{"%2E%2E/good": sha([]byte("good"))})
+	wantSays(t, "bad", r.one(t, "bad").Limitations, "00000001", fmt.Sprintf("%08x", sum))
+
+	for name, c := range map[string]struct {
+		more  []byte
+		words []string
+	}{
+		"no end":   {nil, []string{"no end mark"}},
+		"cut":      {newc("cut", file, 1, 1000, 0, "abc"), []string{"ends inside"}},
+		"broken":   {[]byte(strings.Repeat("x", 200)), []string{"breaks off"}},
+		"number":   {bytes.Replace(newc("n", file, 1, 0, 0, ""), []byte("00000007"), []byte("0000-007"), 1), []string{"breaks off", "no number"}},
+		"long":     {bytes.Replace(newc("n", file, 1, 0, 0, ""), []byte("00000002"), []byte("7fffffff"), 1), []string{"breaks off", "name of 2147483647"}},
+		"trailing": {append(newc(end, 0, 1, 0, 0, ""), "\x00\x00rest"...), []string{"4 bytes", "end mark"}},
+	} {
+		content := append(bytes.Clone(body), c.more...)
+		r := inventoryOf(t, "a.cpio", content)
+		wantSays(t, name, r.one(t, ".").Limitations, c.words...)
+		if got := r.sum(r.one(t, "%2E%2E/good")); got != sha([]byte("good")) {
+			t.Errorf("%s: good has %s", name, got)
+		}
+		if r = inventoryOf(t, "a.cpio.gz", storedGzip(content)); name != "trailing" {
+			wantSays(t, name+" in a stream", r.one(t, ".").Limitations, c.words[0])
+		}
+	}
+}
+
+// Pieces of xz, some stored, as Apple's packages have them: xz makes the streams, the frame is by hand.
+func TestPbzx(t *testing.T) {
+	dir, want := packed(t, "sh", "-c", "find . -depth | cpio --quiet -o -H odc > ../out")
+	archive, err := os.ReadFile(filepath.Join(dir, target.MainName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	be := binary.BigEndian
+	content := be.AppendUint64([]byte("pbzx"), 1<<17)
+	for i := 0; len(archive) > 0; i++ {
+		piece := archive[:min(len(archive), 1<<17)]
+		archive = archive[len(piece):]
+		content = be.AppendUint64(content, uint64(len(piece)))
+		if i%2 == 0 {
+			write(t, dir+"/piece", string(piece))
+			piece = run(t, dir, "xz", "-c", "piece")
+		}
+		content = append(be.AppendUint64(content, uint64(len(piece))), piece...)
+	}
+	inventoryOf(t, "Payload", content).wantFiles(t, want)
+	r := inventoryOf(t, "Payload", content[:len(content)-100])
+	r.wantCoverage(t, artifact.CoverageUnknown)
 }

@@ -18,14 +18,20 @@ func readerOf(f artifact.Format) func(c *container) error {
 		return readASAR
 	case artifact.FormatBzip2:
 		return readBzip2
+	case artifact.FormatCpio:
+		return readCpio
 	case artifact.FormatGzip:
 		return readGzip
 	case artifact.FormatISO9660:
 		return readISO
+	case artifact.FormatLZMA:
+		return readLZMA
 	case artifact.FormatMachOUniversal:
 		return readFat
 	case artifact.FormatSquashFS:
 		return readSquashFS
+	case artifact.FormatPbzx:
+		return readPbzx
 	case artifact.FormatTar:
 		return readTar
 	case artifact.FormatXZ:

@@ -8,6 +8,7 @@ import (
 
 	"rea/providers/artifact"
 	"rea/providers/artifact/worker/asar"
+	"rea/providers/artifact/worker/cpio"
 	"rea/providers/artifact/worker/fat"
 	"rea/providers/artifact/worker/tar"
 	"rea/providers/artifact/worker/zip"
@@ -75,6 +76,10 @@ func contentFormat(head []byte, size int64) artifact.Format {
 		return artifact.FormatPlist
 	case tar.Looks(head):
 		return artifact.FormatTar
+	case cpio.Looks(head):
+		return artifact.FormatCpio
+	case isLZMA(head):
+		return artifact.FormatLZMA
 	}
 	return artifact.FormatFile
 }
