@@ -70,7 +70,10 @@ type Special struct {
 // worker computes the same from what it reads. progress may be nil; it is called from one goroutine with running
 // totals. Errors are *fault.Error: artifact_changed, access_denied, artifact_operation_failed, or the context's cause.
 func Hash(ctx context.Context, roots []Root, progress func(entries, bytes int64)) (Digest, error) {
-	h := &hasher{tree: NewTree(), progress: progress}
+	return hashAll(ctx, roots, &hasher{tree: NewTree(), progress: progress})
+}
+
+func hashAll(ctx context.Context, roots []Root, h *hasher) (Digest, error) {
 	for i, r := range roots {
 		dir, err := isDir(r.File)
 		if err != nil {
@@ -108,11 +111,17 @@ func isDir(f *os.File) (bool, error) {
 		"Name a regular file or a directory.").With("reason", "not a regular file or directory")
 }
 
+// HashBound is Hash where the digest of the first root, a file, is known: it is not read again.
+func HashBound(ctx context.Context, roots []Root, file [sha256.Size]byte, progress func(entries, bytes int64)) (Digest, error) {
+	return hashAll(ctx, roots, &hasher{tree: NewTree(), progress: progress, known: &file})
+}
+
 // hasher collects results in walk order.
 type hasher struct {
 	d        Digest
 	tree     *Tree
 	progress func(entries, bytes int64)
+	known    *[sha256.Size]byte // digest of the first root
 }
 
 func (h *hasher) tell() {
@@ -126,7 +135,12 @@ func (h *hasher) file(ctx context.Context, r Root, first bool) error {
 	if err != nil {
 		return err
 	}
-	sum, err := f.sum(ctx, func(n int64) { h.d.Bytes += n; h.tell() })
+	var sum [sha256.Size]byte
+	if first && h.known != nil {
+		sum, err = *h.known, f.Close()
+	} else {
+		sum, err = f.sum(ctx, func(n int64) { h.d.Bytes += n; h.tell() })
+	}
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ type attempt struct {
 	box     sandbox.Sandbox
 	channel *wire.Conn
 	hashed  chan hashResult // nil without a target
+	mark    string          // of the target's file, "" for none
+	called  chan struct{}   // closed when the worker has its call
 	record  Record
 
 	stop   context.CancelCauseFunc // ends the run's context with one of our causes
@@ -47,7 +49,7 @@ type hashResult struct {
 
 func newAttempt(r *Runner, req Request, report func(Progress)) *attempt {
 	m := req.Provider.Manifest()
-	a := &attempt{r: r, req: req, manifest: m, report: report}
+	a := &attempt{r: r, req: req, manifest: m, report: report, called: make(chan struct{})}
 	a.record = Record{RunID: journal.NewID(), Provider: m.ID, Operation: req.Operation, Started: time.Now().UTC(),
 		WorkerSHA256: r.o.WorkerSHA256}
 	return a
@@ -170,11 +172,27 @@ func (a *attempt) hashTarget(ctx context.Context) {
 	if a.req.Target == nil {
 		return
 	}
+	if len(a.req.Target.Doubts) == 0 { // where a file system's times say little, the worker reads for itself
+		a.mark = target.Mark(a.req.Target.Roots[0].File, a.r.now())
+	}
 	a.hashed = make(chan hashResult, 1)
 	go func() {
 		d, err := target.Hash(ctx, a.req.Target.Roots, nil)
+		if a.mark != "" {
+			a.tell(ctx, d.FileSHA256)
+		}
 		a.hashed <- hashResult{d, err}
 	}()
+}
+
+// tell gives the worker our digest of the target's file, so that it need not read the file for one of its own.
+func (a *attempt) tell(ctx context.Context, sum string) {
+	select {
+	case <-a.called:
+		// A worker that is gone or stalled is found out by whoever listens.
+		_ = a.channel.Send(wire.FromCore{Digest: &wire.Digest{Seq: callSeq, SHA256: sum}})
+	case <-ctx.Done():
+	}
 }
 
 // start starts the container and does the handshake: before a byte of the target is asked for, the worker proves that
@@ -199,10 +217,12 @@ func (a *attempt) start(ctx context.Context) error {
 		return err
 	}
 	a.record.Proof = a.box.Proof()
-	return a.channel.Send(wire.FromCore{Call: &wire.Call{
+	err = a.channel.Send(wire.FromCore{Call: &wire.Call{
 		Seq: callSeq, Provider: a.manifest.Worker, Operation: a.req.Operation, Params: a.req.Params,
-		DeadlineMS: a.manifest.Needs.Deadline.Milliseconds(),
+		DeadlineMS: a.manifest.Needs.Deadline.Milliseconds(), Mark: a.mark,
 	}})
+	close(a.called)
+	return err
 }
 
 // notStarted explains a channel that ended before the hello, with what the container said outside the channel.

@@ -83,7 +83,7 @@ func (b *fakeBox) Start(context.Context) (io.ReadWriteCloser, error) {
 	go func() {
 		defer close(b.ended)
 		defer worker.Close()
-		w := &fakeWorker{Worker: wire.NewWorker(worker, worker), box: b, cancelled: make(chan struct{})}
+		w := &fakeWorker{Worker: wire.NewWorker(worker, worker), box: b, cancelled: make(chan struct{}), digest: make(chan string, 1)}
 		hello := &wire.Hello{Version: wire.Version, Worker: "fake", PID: 1, UID: sandbox.RunUID, GID: sandbox.RunUID, Nonce: b.spec.Evidence.Nonce,
 			Evidence: wire.Volume{Type: "tmpfs", Bytes: b.spec.Evidence.Bytes, Inodes: b.spec.Evidence.Inodes, NoSUID: true, NoDev: true, NoExec: true}}
 		if b.runtime.hello != nil {
@@ -99,6 +99,10 @@ func (b *fakeBox) Start(context.Context) (io.ReadWriteCloser, error) {
 		go func() {
 			for {
 				f, err := w.Next()
+				if f.Digest != nil {
+					w.digest <- f.Digest.SHA256
+					continue
+				}
 				if err != nil || f.Cancel != nil { // cancelled, or the leash is cut
 					close(w.cancelled)
 					return
@@ -147,6 +151,7 @@ type fakeWorker struct {
 	*wire.Worker
 	box       *fakeBox
 	cancelled chan struct{}
+	digest    chan string // the core's
 }
 
 // seal writes the files and the manifest of a call and commits to it.

@@ -202,6 +202,51 @@ func TestTargetIsBound(t *testing.T) {
 	}
 }
 
+// A worker gets our digest of a settled file, with the mark by which it knows the file; of one that changed just now, or
+// lies where times say little, it gets neither.
+func TestDigestIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t")
+	if err := os.WriteFile(path, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // FIPS 180-4, example of SHA-256
+	later := time.Now().Add(time.Hour)
+	for _, tt := range []struct {
+		name   string
+		now    time.Time
+		doubts []string
+		told   bool
+	}{
+		{"settled", later, nil, true},
+		{"fresh", time.Now(), nil, false},
+		{"doubtful", later, []string{"a file system that keeps no times"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var mark, told string
+			runtime := fakeRuntime{script: func(w *fakeWorker, c *wire.Call) {
+				if mark = c.Mark; mark != "" {
+					told = <-w.digest
+				}
+				w.seal(c, func(m *volume.Manifest) { m.Target = &volume.TargetSeen{SHA256: abc} }, ok)
+			}}
+			runner, req := newFake(t, &runtime)
+			runner.now = func() time.Time { return tt.now }
+			f, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			req.Target = &Target{Path: path, Roots: []target.Root{{File: f}}, Doubts: tt.doubts}
+			if _, err := runner.Do(context.Background(), req); err != nil {
+				t.Fatal(err)
+			}
+			if want := map[bool]string{true: abc}[tt.told]; told != want || (mark == target.Mark(f, later)) != tt.told {
+				t.Errorf("mark %q, digest %q; told should be %t", mark, told, tt.told)
+			}
+		})
+	}
+}
+
 func TestWaitsWhileTheHostIsFull(t *testing.T) {
 	full := errors.New("full")
 	refusals := 2

@@ -60,6 +60,7 @@ type Options struct {
 type Runner struct {
 	o    Options
 	gate *gate
+	now  func() time.Time
 
 	mu      sync.Mutex
 	closed  bool
@@ -70,7 +71,7 @@ type Runner struct {
 
 // New returns a Runner.
 func New(o Options) *Runner {
-	r := &Runner{o: o, gate: newGate(max(o.Concurrent, 1))}
+	r := &Runner{o: o, gate: newGate(max(o.Concurrent, 1)), now: time.Now}
 	r.closing, r.close = context.WithCancelCause(context.Background())
 	return r
 }

@@ -25,8 +25,8 @@ const (
 	FloodBytes     = 16 << 20
 	FloodFrameRate = 2 * ProgressRate
 	FloodByteRate  = 64 << 10
-	// sendQueue is how many frames may wait for a worker to read them. The core has a call, a cancel and a release
-	// under way at most.
+	// sendQueue is how many frames may wait for a worker to read them. The core has a call, a digest, a cancel and a
+	// release under way at most.
 	sendQueue = 16
 )
 

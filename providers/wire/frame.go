@@ -101,7 +101,7 @@ func (m FromWorker) single() bool {
 }
 
 func (m FromCore) single() bool {
-	return count(m.Call != nil, m.Cancel != nil, m.Release != nil) == 1
+	return count(m.Call != nil, m.Cancel != nil, m.Digest != nil, m.Release != nil) == 1
 }
 
 func count(set ...bool) (n int) {

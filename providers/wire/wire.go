@@ -27,6 +27,7 @@ const (
 type FromCore struct {
 	Call    *Call    `json:"call,omitzero"`
 	Cancel  *Cancel  `json:"cancel,omitzero"`
+	Digest  *Digest  `json:"digest,omitzero"`
 	Release *Release `json:"release,omitzero"`
 }
 
@@ -67,6 +68,16 @@ type Call struct {
 	Operation  string         `json:"operation"`
 	Params     jsontext.Value `json:"params"`      // the operation's parameters, canonical JSON
 	DeadlineMS int64          `json:"deadline_ms"` // the run's remaining time; 0 for none
+	// Mark is that of the target's file as the core has it open (see target.Mark), "" for none. With a mark a Digest
+	// follows, as soon as the core has read the file.
+	Mark string `json:"mark,omitzero"`
+}
+
+// Digest is the core's own digest of the target's file, for call Seq: a worker that finds the same mark on its file need
+// not read it for a digest as well.
+type Digest struct {
+	Seq    uint64 `json:"seq"`
+	SHA256 string `json:"sha256"` // hex; "" where the core could not read the file
 }
 
 // Cancel asks the worker to stop call Seq and to seal what it has.

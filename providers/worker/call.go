@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -35,10 +36,12 @@ type Call struct {
 	Operation string
 	Params    jsontext.Value // canonical JSON, as the core sent it
 	Target    string         // directory that holds the read-only target
+	Mark      string         // of the target's file as the core has it open, see target.Mark; "" for none
 
 	process *Process
-	folder  string   // directory of this call's answer
-	reserve *os.File // the manifest, with its room allocated
+	digest  <-chan string // gives the core's digest of the target's file, where there is a mark
+	folder  string        // directory of this call's answer
+	reserve *os.File      // the manifest, with its room allocated
 
 	resultOnce sync.Once
 	result     *output
@@ -59,7 +62,7 @@ type Call struct {
 func (w *Process) newCall(req *wire.Call) (*Call, error) {
 	c := &Call{
 		Seq: req.Seq, Provider: req.Provider, Operation: req.Operation, Params: req.Params, Target: w.options.Target,
-		process: w, folder: filepath.Join(w.options.Evidence, volume.Folder(req.Seq)), outputs: map[string]*output{},
+		Mark: req.Mark, process: w, folder: filepath.Join(w.options.Evidence, volume.Folder(req.Seq)), outputs: map[string]*output{},
 	}
 	if err := os.Mkdir(c.folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of call %d: %w", req.Seq, err)
@@ -203,6 +206,17 @@ func (c *Call) SetTarget(t volume.TargetSeen) {
 	c.mu.Lock()
 	c.target = &t
 	c.mu.Unlock()
+}
+
+// Digest waits for the core's own digest of the target's file, in hex; "" says that the core could not read it. It comes
+// once, and only to a call with a mark.
+func (c *Call) Digest(ctx context.Context) (string, error) {
+	select {
+	case sum := <-c.digest:
+		return sum, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 }
 
 // Scratch is a directory of this call's own for what does not belong into the answer. It is made on first use and

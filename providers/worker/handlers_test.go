@@ -38,6 +38,11 @@ var handlers = map[string]Handler{
 		<-ctx.Done()
 		return context.Cause(ctx)
 	},
+	"digest": func(ctx context.Context, c *Call) error {
+		sum, err := c.Digest(ctx)
+		fmt.Fprintf(c.Result(), `[%q,%q]`, c.Mark, sum)
+		return err
+	},
 	"partial": func(ctx context.Context, c *Call) error {
 		c.Progress("ready", "", 0, 0)
 		<-ctx.Done()

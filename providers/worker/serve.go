@@ -25,7 +25,7 @@ var (
 // whatever a handler is doing: the caller must then exit, which ends every process of the container.
 func (w *Process) Serve(p Providers) int {
 	s := server{
-		process: w, providers: p, running: map[uint64]context.CancelCauseFunc{},
+		process: w, providers: p, running: map[uint64]underway{},
 		frames: make(chan wire.FromCore), ended: make(chan ending), stopped: make(chan struct{}),
 	}
 	defer close(s.stopped)
@@ -72,10 +72,16 @@ func (s *server) receive() {
 type server struct {
 	process   *Process
 	providers Providers
-	frames    chan wire.FromCore                 // closed when the core is gone
-	ended     chan ending                        // one for each call
-	stopped   chan struct{}                      // closed when the loop has ended
-	running   map[uint64]context.CancelCauseFunc // touched by the loop only
+	frames    chan wire.FromCore  // closed when the core is gone
+	ended     chan ending         // one for each call
+	stopped   chan struct{}       // closed when the loop has ended
+	running   map[uint64]underway // touched by the loop only
+}
+
+// underway is what the loop may tell a call that was not answered yet.
+type underway struct {
+	cancel context.CancelCauseFunc
+	digest chan string // takes one
 }
 
 // ending is a call that was answered, or with err could not be.
@@ -89,8 +95,15 @@ func (s *server) handle(m wire.FromCore) (code int, exit bool) {
 	case m.Call != nil:
 		s.start(m.Call)
 	case m.Cancel != nil:
-		if cancel := s.running[m.Cancel.Seq]; cancel != nil {
-			cancel(errCancelled)
+		if u, ok := s.running[m.Cancel.Seq]; ok {
+			u.cancel(errCancelled)
+		}
+	case m.Digest != nil:
+		if u, ok := s.running[m.Digest.Seq]; ok {
+			select {
+			case u.digest <- m.Digest.SHA256:
+			default: // a second one says nothing
+			}
 		}
 	case m.Release != nil:
 		if s.process.settings.once {
@@ -104,10 +117,11 @@ func (s *server) handle(m wire.FromCore) (code int, exit bool) {
 
 func (s *server) start(req *wire.Call) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	s.running[req.Seq] = cancel
+	u := underway{cancel: cancel, digest: make(chan string, 1)}
+	s.running[req.Seq] = u
 	go func() {
 		defer cancel(nil)
-		err := s.process.answer(ctx, req, s.providers[req.Provider][req.Operation])
+		err := s.process.answer(ctx, req, u.digest, s.providers[req.Provider][req.Operation])
 		select {
 		case s.ended <- ending{req.Seq, err}:
 		case <-s.stopped:
@@ -120,15 +134,15 @@ func (s *server) cut() int {
 	if len(s.running) == 0 {
 		return exitReleased
 	}
-	for _, cancel := range s.running {
-		cancel(errCut)
+	for _, u := range s.running {
+		u.cancel(errCut)
 	}
 	return exitCut
 }
 
 // answer runs one call, after those before it, and commits to what it left. An error means that nothing could be
 // committed to.
-func (w *Process) answer(ctx context.Context, req *wire.Call, h Handler) error {
+func (w *Process) answer(ctx context.Context, req *wire.Call, digest <-chan string, h Handler) error {
 	if req.DeadlineMS > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, time.Duration(req.DeadlineMS)*time.Millisecond)
@@ -143,6 +157,7 @@ func (w *Process) answer(ctx context.Context, req *wire.Call, h Handler) error {
 	if err != nil {
 		return err
 	}
+	c.digest = digest
 	done, err := c.seal(ctx, c.run(ctx, h))
 	if err != nil {
 		return err

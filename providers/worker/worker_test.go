@@ -113,6 +113,23 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// The core's digest reaches the call that it is for, the first one alone, and no other.
+func TestDigest(t *testing.T) {
+	r := start(t, setup{})
+	r.hello()
+	r.send(wire.FromCore{Call: &wire.Call{Seq: 1, Provider: "test", Operation: "digest", Params: jsontext.Value(`{}`), Mark: "a mark"}})
+	for seq, sum := range map[uint64]string{2: "another call's", 9: "nobody's"} {
+		r.send(wire.FromCore{Digest: &wire.Digest{Seq: seq, SHA256: sum}})
+	}
+	for _, sum := range []string{"first", "second"} {
+		r.send(wire.FromCore{Digest: &wire.Digest{Seq: 1, SHA256: sum}})
+	}
+	d, _ := r.done()
+	if _, files := r.read(d, "{}"); files["result.json"] != `["a mark","first"]` {
+		t.Errorf("the call saw %s", files["result.json"])
+	}
+}
+
 func TestFilesAndTarget(t *testing.T) {
 	r := start(t, setup{})
 	r.hello()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -61,6 +62,8 @@ type fakeCall struct {
 	mu     sync.Mutex
 	files  map[string]*bytes.Buffer
 	seen   volume.TargetSeen
+	mark   string
+	digest func(ctx context.Context) (string, error)
 }
 
 type memoryFile struct{ *bytes.Buffer }
@@ -87,6 +90,7 @@ func (f *fakeCall) call(t testing.TB, dir string, p params) call {
 		scratch:  func() (string, error) { return t.TempDir(), nil },
 		progress: func(string, string, int64, int64) {},
 		seen:     func(s volume.TargetSeen) { f.seen = s },
+		mark:     f.mark, digest: f.digest,
 	}
 }
 
@@ -307,4 +311,79 @@ func compare(t testing.TB, left, right *result) string {
 		t.Fatal(err)
 	}
 	return string(facts.Status)
+}
+
+// A target file is read for its digest by the core alone while both provably read the same file: what the core says is
+// then the root's digest. In every other case the worker reads for itself, and a file that changed before the end fails.
+func TestCoresDigest(t *testing.T) {
+	archive := newZip("", false)
+	archive.file("a", "content")
+	content := archive.bytes()
+	own, theirs := sha(content), strings.Repeat("ab", 32) // theirs is no digest of the file: it shows whose was taken
+	later := time.Now().Add(time.Hour)
+	mark := func(dir string) string {
+		f, err := os.Open(filepath.Join(dir, target.MainName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		return target.Mark(f, later)
+	}
+	asked := errors.New("asked")
+	say := func(sum string, err error) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) { return sum, err }
+	}
+	for _, tt := range []struct {
+		name   string
+		mark   func(dir string) string
+		digest func(context.Context) (string, error)
+		want   string
+		err    error
+	}{
+		{"the same file", mark, say(theirs, nil), theirs, nil},
+		{"no mark", func(string) string { return "" }, say(theirs, asked), own, nil},
+		{"another file", func(string) string { return mark(placeFile(t, content)) }, say(theirs, asked), own, nil},
+		{"the core could not read it", mark, say("", nil), own, nil},
+		{"no digest", mark, say("abc", nil), own, nil},
+		{"a late one", mark, late(theirs), theirs, nil},
+		{"cancelled", mark, say("", asked), "", asked},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := placeFile(t, content)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			if tt.err != nil {
+				cancel(tt.err)
+			}
+			defer cancel(nil)
+			f := fakeCall{mark: tt.mark(dir), digest: tt.digest}
+			err := inventory(ctx, artifact.OpInventory, f.call(t, dir, params{Policy: artifact.PolicyFail, Name: "a.zip"}))
+			if !errors.Is(err, tt.err) {
+				t.Fatalf("error %v, want %v", err, tt.err)
+			}
+			if f.seen.SHA256 != tt.want {
+				t.Errorf("target digest %s, want %s", f.seen.SHA256, tt.want)
+			}
+		})
+	}
+	dir := placeFile(t, content)
+	f := fakeCall{mark: mark(dir), digest: func(context.Context) (string, error) {
+		return theirs, os.Chtimes(filepath.Join(dir, target.MainName), later, later)
+	}}
+	var changed *fault.Error
+	err := inventory(t.Context(), artifact.OpInventory, f.call(t, dir, params{Policy: artifact.PolicyFail, Name: "a.zip"}))
+	if !errors.As(err, &changed) || changed.Code != fault.ArtifactChanged {
+		t.Errorf("a file that changed while the core read it: %v", err)
+	}
+}
+
+// late gives a digest after the first wait for it was over.
+func late(sum string) func(context.Context) (string, error) {
+	waited := false
+	return func(ctx context.Context) (string, error) {
+		if !waited {
+			waited = true
+			return "", context.DeadlineExceeded
+		}
+		return sum, nil
+	}
 }

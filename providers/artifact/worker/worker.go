@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
@@ -41,12 +43,14 @@ type call struct {
 	scratch  func() (string, error)
 	progress func(phase, path string, entries, bytes int64)
 	seen     func(volume.TargetSeen)
+	mark     string                                    // of the target's file as the core has it open, "" for none
+	digest   func(ctx context.Context) (string, error) // waits for the core's digest of that file
 }
 
 func callOf(c *frame.Call) call {
 	return call{
 		params: c.Params, target: c.Target, result: func() io.Writer { return c.Result() }, file: c.File,
-		scratch: c.Scratch, progress: c.Progress, seen: c.SetTarget,
+		scratch: c.Scratch, progress: c.Progress, seen: c.SetTarget, mark: c.Mark, digest: c.Digest,
 	}
 }
 
@@ -115,7 +119,7 @@ func (w *walk) run(c call, name string) error {
 		w.scope()
 		seen, err = w.directory(root)
 	} else {
-		seen, err = w.file(root, companion, name)
+		seen, err = w.file(c, root, companion, name)
 	}
 	if err != nil {
 		return err
@@ -169,9 +173,9 @@ func ioFault(operation string, err error) error {
 		WithAll(fault.Details{"operation": operation, "reason": "io", "logical_path": rootPath}).Because(err)
 }
 
-// file reads a target that is a file. Its digest is computed beside the reading of its members: the second of two
-// readings, out of the page cache.
-func (w *walk) file(root, companion *os.File, name string) (volume.TargetSeen, error) {
+// file reads a target that is a file. Its digest comes from the core, which reads it beside us, if it is provably the
+// same file in the same state; else it is computed here, beside the reading of the members.
+func (w *walk) file(c call, root, companion *os.File, name string) (volume.TargetSeen, error) {
 	f, err := target.Open(root)
 	if err != nil {
 		return volume.TargetSeen{}, err
@@ -187,12 +191,7 @@ func (w *walk) file(root, companion *os.File, name string) (volume.TargetSeen, e
 	var digest target.Digest
 	go func() {
 		var err error
-		digest, err = target.Hash(ctx, target.Parts(root, companion), func(_, n int64) {
-			if w.entries.Load() > 0 {
-				n = 0 // the members' bytes are the measure
-			}
-			w.pulse(rootPath, n)
-		})
+		digest, err = w.digest(ctx, c, f, target.Parts(root, companion))
 		hashed <- err
 	}()
 	err = w.members(f, companion, name)
@@ -214,6 +213,44 @@ func (w *walk) file(root, companion *os.File, name string) (volume.TargetSeen, e
 	}
 	w.graph.SetContent(0, content)
 	return volume.TargetSeen{SHA256: digest.SHA256, Unreadable: digest.Unreadable, Omitted: digest.Omitted}, nil
+}
+
+// digest gives the digest of a target whose first part is the file f. The core's is as good as our own while f has the
+// mark that it had for the core; that it still has it, the caller checks at the end.
+func (w *walk) digest(ctx context.Context, c call, f *target.File, parts []target.Root) (target.Digest, error) {
+	progress := func(_, n int64) {
+		if w.entries.Load() > 0 {
+			n = 0 // the members' bytes are the measure
+		}
+		w.pulse(rootPath, n)
+	}
+	if c.mark != "" && c.mark == f.Mark() {
+		sum, err := w.await(ctx, c)
+		if err != nil {
+			return target.Digest{}, err
+		}
+		var file [sha256.Size]byte
+		if n, err := hex.Decode(file[:], []byte(sum)); err == nil && n == len(file) {
+			return target.HashBound(ctx, parts, file, progress)
+		}
+	}
+	return target.Hash(ctx, parts, progress)
+}
+
+// waitPulse is how often a worker that waits for the core says that it is alive.
+const waitPulse = 5 * time.Second
+
+// await waits for the core's digest.
+func (w *walk) await(ctx context.Context, c call) (string, error) {
+	for {
+		some, cancel := context.WithTimeout(ctx, waitPulse)
+		sum, err := c.digest(some)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return sum, err
+		}
+		w.pulse(rootPath, 0)
+	}
 }
 
 // members recognises a file and reads its members, if it has a reader.
