@@ -34,15 +34,16 @@ type entry struct {
 
 // skeleton is the static image without the worker: what a container of it needs as mount points. The root is
 // read-only in a run, so what is not here cannot be mounted; what follows below /target differs from run to run, and
-// the driver or its runtime makes it. /evidence is closed, so that a run whose volume was not mounted fails at its
-// first write and not silently. /tmp is open to all because old runtimes give a tmpfs the mode of the directory below it.
+// the driver or its runtime makes it. /evidence may be looked at and not passed through, so that a run whose volume was
+// not mounted fails at its first file and not silently: newer runtimes open the place of a mount, and in a user
+// namespace they are root over nothing of the image. /tmp is open to all because old runtimes give a tmpfs the mode of the directory below it.
 var skeleton = []entry{
 	{"dev", 0o755, true},
 	{"etc", 0o755, true},
 	{"etc/hostname", 0o644, false},
 	{"etc/hosts", 0o644, false},
 	{"etc/resolv.conf", 0o644, false},
-	{strings.TrimPrefix(sandbox.EvidencePath, "/"), 0o000, true},
+	{strings.TrimPrefix(sandbox.EvidencePath, "/"), 0o444, true},
 	{"proc", 0o555, true},
 	{"rea", 0o755, true},
 	{"sys", 0o555, true},

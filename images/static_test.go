@@ -168,7 +168,7 @@ func TestLayer(t *testing.T) {
 	}
 	want := map[string]int64{
 		"dev/": 0o755, "etc/": 0o755, "etc/hostname": 0o644, "etc/hosts": 0o644, "etc/resolv.conf": 0o644,
-		"evidence/": 0, "proc/": 0o555, "rea/": 0o755, "rea/rea-worker": 0o755, "sys/": 0o555, "target/": 0o755, "tmp/": 0o1777,
+		"evidence/": 0o444, "proc/": 0o555, "rea/": 0o755, "rea/rea-worker": 0o755, "sys/": 0o555, "target/": 0o755, "tmp/": 0o1777,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("layer (-want +got):\n%s", diff)
@@ -220,7 +220,7 @@ func checkRoot(t *testing.T, root string) {
 		t.Errorf("worker: %d bytes, %v", len(got), err)
 	}
 	for name, want := range map[string]fs.FileMode{
-		"rea/rea-worker": 0o755, "evidence": fs.ModeDir, "tmp": fs.ModeDir | fs.ModeSticky | 0o777, "target": fs.ModeDir | 0o755,
+		"rea/rea-worker": 0o755, "evidence": fs.ModeDir | 0o444, "tmp": fs.ModeDir | fs.ModeSticky | 0o777, "target": fs.ModeDir | 0o755,
 	} {
 		info, err := os.Lstat(filepath.Join(root, name))
 		if err != nil || info.Mode() != want {

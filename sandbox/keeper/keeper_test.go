@@ -113,8 +113,8 @@ func startRun(ctx context.Context, own *journal.Owner, run string) error {
 // groupDirs finds the directories of a run's group without the code under test.
 func groupDirs(run string) []string {
 	var dirs []string
-	for _, pattern := range []string{"/sys/fs/cgroup/rea/", "/sys/fs/cgroup/*/rea/"} {
-		found, _ := filepath.Glob(pattern + run)
+	for _, pattern := range []string{"/sys/fs/cgroup/rea/" + run, "/sys/fs/cgroup/*/rea/" + run, "/sys/fs/cgroup/rea.slice/rea-" + run + ".slice"} {
+		found, _ := filepath.Glob(pattern)
 		dirs = append(dirs, found...)
 	}
 	return dirs

@@ -20,7 +20,7 @@ mkdir -p "$out"
 root=$(mktemp -d "$out/root.XXXXXX")
 trap 'rm -rf "$root"' EXIT
 packages=linux-image-cloud-amd64,initramfs-tools,systemd,systemd-sysv,dbus,udev,kmod,procps,iproute2,iptables,apparmor,docker.io,docker-cli,runc
-mmdebstrap --quiet --variant=apt --mode=root --aptopt='APT::Install-Recommends "false"' \
+mmdebstrap --quiet --variant=apt --mode=root --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io \
 	--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
 	--essential-hook="mkdir -p \$1/etc/initramfs-tools/conf.d \$1/usr/share/initramfs-tools/modules.d" \
 	--essential-hook="echo MODULES=list > \$1/etc/initramfs-tools/conf.d/rea; echo virtio_blk > \$1/usr/share/initramfs-tools/modules.d/rea" \

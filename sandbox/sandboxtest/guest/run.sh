@@ -27,9 +27,9 @@ left() {
 	fi
 }
 
-few='/^(Identity|MemoryLimit|MemoryLimitOfChild|PIDsLimit|KillProvesEmpty|DestroyLeavesNothing)$'
+few='/^(MemoryLimit|PIDsLimit|KillProvesEmpty|DestroyLeavesNothing)$'
 if [ -e short ]; then
-	suite cgroup
+	suite cgroup -test.run='Create|Verify|Admission|Usage|Slice'
 	suite oci "-test.run=^TestConformance$few"
 	suite docker "-test.run=^TestPrivileged$few"
 	left
