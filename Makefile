@@ -9,7 +9,7 @@ WORKER  := images/worker/rea-worker
 TOOLS   := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := check
-.PHONY: help check build worker demo test test-v2 setup race fuzz bench lint fmt vet generate clean
+.PHONY: help check build worker demo test test-v2 setup race fuzz probe bench lint fmt vet generate clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test-v2: ## run the sandbox's tests on an emulated host with cgroup v2 and syste
 
 fuzz: ## fuzz every parser for a short while each (FUZZTIME=20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)
+
+probe: build ## show every control as a process inside sees it, for each driver
+	@$(GO) test -count=1 -v -run '^Test(Conformance|Privileged|Ordinary)$$/^Controls$$' ./sandbox/oci ./sandbox/docker
 
 bench: build ## measure what users wait for, each figure beside an alternative in the same run
 	@.ci/bench

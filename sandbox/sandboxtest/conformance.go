@@ -35,7 +35,7 @@ func Conformance(t *testing.T, open func(t *testing.T) Harness) {
 		run  func(*testing.T, *Bench)
 	}{
 		{"Identity", identity}, {"ClosedByDefault", closedByDefault}, {"SystemCalls", systemCalls},
-		{"TargetFile", targetFile}, {"TargetDirectory", targetDirectory}, {"TargetNames", targetNames},
+		{"Controls", controls}, {"EvidencePlanted", planted}, {"TargetFile", targetFile}, {"TargetDirectory", targetDirectory}, {"TargetNames", targetNames},
 		{"TargetPrivate", targetPrivate}, {"TargetPrivateUnmapped", targetPrivateUnmapped}, {"TargetManyOwners", targetManyOwners}, {"TargetNestedMount", targetNestedMount}, {"TargetSwapped", targetSwapped},
 		{"UserNamespace", userNamespace}, {"TargetSocket", targetSocket}, {"EvidenceOut", evidenceOut}, {"EvidenceQuota", evidenceQuota},
 		{"EvidenceNotMounted", evidenceNotMounted}, {"MemoryLimit", memoryLimitMet}, {"MemoryLimitOfChild", memoryLimitOfChild},

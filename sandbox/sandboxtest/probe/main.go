@@ -120,6 +120,14 @@ func do(task script.Task) script.Answer {
 		return script.Answer{Number: n, Errno: errno(err)}
 	case script.Calls:
 		return script.Answer{Calls: calls(task.Path)}
+	case script.Look:
+		return script.Answer{Around: look()}
+	case script.Attack:
+		return script.Answer{Calls: attack(task.Path)}
+	case script.Escalate:
+		return script.Answer{Calls: escalate()}
+	case script.Plant:
+		return script.Answer{Calls: plant(task.Path)}
 	case script.Allocate:
 		allocate(task.Number)
 		return script.Answer{}

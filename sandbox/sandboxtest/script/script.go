@@ -9,6 +9,10 @@ const (
 	Fill            = "fill"              // the file Path until the volume is full: bytes as Number
 	Files           = "files"             // empty files in the directory Path until the volume is full: how many
 	Calls           = "calls"             // system calls that must or must not work; Path is a socket in the target
+	Look            = "look"              // at what surrounds the probe
+	Attack          = "attack"            // the target's file Path, in every way: error number by way
+	Escalate        = "escalate"          // to another user, to a program of the run's own: error number by way
+	Plant           = "plant"             // in the directory Path, what a reader must refuse: error number by kind, and two counts
 	Allocate        = "allocate"          // Number bytes, touched and kept
 	AllocateInChild = "allocate-in-child" // the same in a child, which may be killed for it
 	Fork            = "fork"              // Number children that wait forever: how many it could start
@@ -33,6 +37,7 @@ type Answer struct {
 	Number int            // what was counted
 	Errno  int            //
 	Calls  map[string]int // error number by call
+	Around *Surroundings  // to Look
 }
 
 // Facts is what the probe sees of itself.
@@ -62,4 +67,18 @@ type Mount struct {
 type Volume struct {
 	Type          int64 // magic number
 	Bytes, Inodes uint64
+}
+
+// Surroundings is what the probe sees around itself.
+type Surroundings struct {
+	Namespaces      map[string]string // by kind, as /proc/self/ns names them
+	Devices         []string          // below /dev: "c 1:3"; anything else there but links and directories as "file"
+	SetID           []string          // files with set-user-id or set-group-id
+	Routes          []string          // beyond the loopback
+	AbstractSockets []string
+	Engine          []string          // sockets of container engines that are there
+	Cgroup          map[string]string // "memory", "swap", "pids", "cpu": as the kernel's file says, where it can be seen
+	CgroupWritable  []string
+	Masks           map[string]string // what hides each masked path
+	Shared          []string          // mounts that hand on to others
 }
