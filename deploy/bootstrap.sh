@@ -31,6 +31,13 @@ if [ "$want_tests" = yes ]; then
 	missing python3 python3
 	missing bsdtar libarchive-tools
 	missing 7z p7zip-full
+	missing ar binutils
+	missing dpkg-deb dpkg
+	missing cpio cpio
+	missing rpmbuild rpm
+	missing rpm2cpio rpm2cpio
+	missing gcab gcab
+	missing cabextract cabextract
 	missing xz xz-utils
 	missing zstd zstd
 	missing bzip2 bzip2

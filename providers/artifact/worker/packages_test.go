@@ -239,3 +239,61 @@ func TestPbzx(t *testing.T) {
 	r := inventoryOf(t, "Payload", content[:len(content)-100])
 	r.wantCoverage(t, artifact.CoverageUnknown)
 }
+
+// rpmOf lets rpmbuild make a package of the sample tree.
+func rpmOf(t *testing.T, payload string) (dir string, want map[string]string) {
+	t.Helper()
+	return packed(t, "sh", "-c", `set -e; top=$(cd ..; pwd)/rpm; mkdir "$top"
+cat > "$top/sample.spec" <<END
+Name: sample
+Version: 1
+Release: 1
+Summary: s
+License: none
+BuildArch: noarch
+%description
+d
+%install
+mkdir -p %{buildroot}/opt/sample && cp -a "$PWD/." %{buildroot}/opt/sample/
+%files
+/opt/sample
+END
+rpmbuild -bb --quiet --define "_topdir $top" --define "_binary_payload `+payload+`" --define "__os_install_post %{nil}" --define "_build_id_links none" "$top/sample.spec" >&2
+mv "$top"/RPMS/noarch/*.rpm ../out`)
+}
+
+// Packages that rpmbuild makes, with the digests that they declare, and the archive that rpm2cpio takes out.
+func TestRPMOfRpmbuild(t *testing.T) {
+	tool(t, "rpmbuild")
+	for payload, name := range map[string]string{
+		"w6.gzdio": "payload.cpio.gz", "w6.bzdio": "payload.cpio.bz2", "w6.xzdio": "payload.cpio.xz", "w6.lzdio": "payload.cpio.lzma", "w6.zstdio": "payload.cpio.zst",
+	} {
+		t.Run(payload, func(t *testing.T) {
+			dir, want := rpmOf(t, payload)
+			r := wantBelow(t, dir, "sample.rpm", name+"/opt/sample/", want)
+			for _, part := range []string{"lead", "signature", "header"} {
+				r.one(t, part)
+			}
+			archive := run(t, dir, "rpm2cpio", target.MainName)
+			plain := inventoryOf(t, "plain.cpio", archive)
+			for path := range want {
+				if a, b := r.sum(r.one(t, name+"/opt/sample/"+path)), plain.sum(plain.one(t, "opt/sample/"+path)); a != b {
+					t.Errorf("%s: %s in the package, %s in the archive of rpm2cpio", path, a, b)
+				}
+			}
+
+			content, err := os.ReadFile(filepath.Join(dir, target.MainName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			content[len(content)-1] ^= 1 // no longer what the header declares
+			if _, err = tryInventory(t, placeFile(t, content), "bad.rpm", artifact.PolicyFail); err == nil {
+				t.Error("a payload with another digest passed")
+			}
+			bad, err := tryInventory(t, placeFile(t, content), "bad.rpm", artifact.PolicyRecord)
+			if err != nil || len(bad.Contradictions) != 1 || bad.Contradictions[0].LogicalPath != name {
+				t.Errorf("%v %+v", err, bad)
+			}
+		})
+	}
+}

@@ -32,6 +32,8 @@ func readerOf(f artifact.Format) func(c *container) error {
 		return readSquashFS
 	case artifact.FormatPbzx:
 		return readPbzx
+	case artifact.FormatRPM:
+		return readRPM
 	case artifact.FormatTar:
 		return readTar
 	case artifact.FormatXZ:
