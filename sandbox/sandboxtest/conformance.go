@@ -318,7 +318,7 @@ func targetPrivateUnmapped(t *testing.T, b *Bench) {
 	if !errors.As(err, &f) || f.Code != fault.AccessDenied {
 		t.Errorf("a file of root's: %v, want access_denied", err)
 	}
-	b.expectNothing(t, s.ID)
+	b.ExpectNothing(t, s.ID)
 }
 
 // A directory of many owners: what others may read is read whoever owns it, what its owner alone may read is read where
@@ -770,8 +770,8 @@ func proof(t *testing.T, b *Bench) {
 	}
 }
 
-// expectNothing checks the host itself, not the driver's word.
-func (b *Bench) expectNothing(t *testing.T, run string) {
+// ExpectNothing checks that a run has left nothing: on the host itself, not the driver's word.
+func (b *Bench) ExpectNothing(t testing.TB, run string) {
 	t.Helper()
 	if left := mountsBelow(t, filepath.Join(b.Owner.RunsDir(), run)); len(left) > 0 {
 		t.Errorf("still mounted: %v", left)
@@ -814,7 +814,7 @@ func destroyLeavesNothing(t *testing.T, b *Bench) {
 	if !made[sandbox.KindContainer] || !made[sandbox.KindEvidence] {
 		t.Errorf("the receipt lists %+v, without a container or its volume", receipt.Made)
 	}
-	b.expectNothing(t, r.Spec.ID)
+	b.ExpectNothing(t, r.Spec.ID)
 	again, err := r.Destroy(Context(t))
 	if err != nil || !again.Complete() {
 		t.Errorf("a second destroy: %v, %+v", err, again)
@@ -833,7 +833,7 @@ func destroyUnstarted(t *testing.T, b *Bench) {
 	if receipt, err := box.Destroy(Context(t)); err != nil || !receipt.Complete() {
 		t.Errorf("destroy: %v, %+v", err, receipt)
 	}
-	b.expectNothing(t, s.ID)
+	b.ExpectNothing(t, s.ID)
 }
 
 // What cannot run is refused with a typed error, at the latest by Start, and leaves nothing.
@@ -873,7 +873,7 @@ func refuses(t *testing.T, b *Bench) {
 				t.Errorf("error %v, want one of %v with a message and an action", err, tt.codes)
 			}
 			if sandbox.ValidID(s.ID) {
-				b.expectNothing(t, s.ID)
+				b.ExpectNothing(t, s.ID)
 			}
 		})
 	}

@@ -55,40 +55,54 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-var buildProbe = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "rea-probe-")
+var (
+	buildProbe  = sync.OnceValues(func() ([]byte, error) { return build("probe") })
+	buildWorker = sync.OnceValues(func() ([]byte, error) { return build("testworker") })
+)
+
+// build compiles one of the programs below this package.
+func build(name string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "rea-"+name+"-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "probe")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "rea/sandbox/sandboxtest/probe")
+	path := filepath.Join(dir, name)
+	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "rea/sandbox/sandboxtest/"+name)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return out, err
 	}
 	return os.ReadFile(path)
-})
+}
 
 // ProbeVariable names an environment variable with the path of a probe that was built before: for suites that run
 // where there is no Go, or as a user who has no cache to build in.
 const ProbeVariable = "REA_SANDBOXTEST_PROBE"
 
+// WorkerVariable is ProbeVariable for the worker whose conduct a test writes.
+const WorkerVariable = "REA_SANDBOXTEST_WORKER"
+
 // Probe gives the image that holds the probe in the worker's place.
-func Probe(t testing.TB) *images.Image {
+func Probe(t testing.TB) *images.Image { return program(t, "conformance", ProbeVariable, buildProbe) }
+
+// Worker gives the image that holds the worker whose conduct a test writes: package testworker.
+func Worker(t testing.TB) *images.Image { return program(t, "testworker", WorkerVariable, buildWorker) }
+
+func program(t testing.TB, name, variable string, build func() ([]byte, error)) *images.Image {
 	t.Helper()
 	var binary []byte
 	var err error
-	if path := os.Getenv(ProbeVariable); path != "" {
+	if path := os.Getenv(variable); path != "" {
 		binary, err = os.ReadFile(path)
 	} else {
-		binary, err = buildProbe()
+		binary, err = build()
 	}
 	if err != nil {
-		t.Fatalf("build the probe: %v\n%s", err, binary)
+		t.Fatalf("build %s: %v\n%s", name, err, binary)
 	}
 	sum := sha256.Sum256(binary)
-	image, err := images.Assemble("conformance", binary, hex.EncodeToString(sum[:]))
+	image, err := images.Assemble(name, binary, hex.EncodeToString(sum[:]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,12 @@ func eatMemory(_ context.Context, s step) error {
 	return nil
 }
 
+// eatInChild has a child eat memory. The kernel may end it, or this process.
+func eatInChild(_ context.Context, s step) error {
+	s.report(0, fmt.Sprint(exec.Command("/proc/self/exe", "child", "eat", strconv.FormatInt(s.Bytes, 10)).Run()))
+	return nil
+}
+
 func fork(_ context.Context, s step) error {
 	for i := range s.Count {
 		if err := exec.Command("/proc/self/exe", "child", "sleep").Start(); err != nil {
@@ -73,6 +79,20 @@ func fill(_ context.Context, s step) error {
 func stderr(_ context.Context, s step) error {
 	_, err := io.CopyN(os.Stderr, pattern{}, s.Bytes)
 	return err
+}
+
+// stdout writes to descriptor 1, wherever that leads, and to standard error.
+func stdout(_ context.Context, s step) error {
+	block := make([]byte, 1<<20)
+	for n := int64(0); n < s.Bytes; n += int64(len(block)) {
+		if _, err := os.Stdout.Write(block); err != nil {
+			return err
+		}
+		if _, err := os.Stderr.Write(block); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func hang(context.Context, step) error { select {} }
@@ -199,6 +219,15 @@ func child(args []string) {
 	switch args[0] {
 	case "sleep":
 		sleep()
+	case "eat":
+		n, err := strconv.ParseInt(args[1], 10, 64)
+		if err == nil {
+			err = eatMemory(context.Background(), step{behaviour: behaviour{Bytes: n}})
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	case "parent":
 		grandchild := exec.Command("/proc/self/exe", "child", "holder")
 		grandchild.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -59,12 +59,14 @@ var actions = map[string]func(context.Context, step) error{
 	"wait":   wait,        // until the call is cancelled
 
 	// Too much.
-	"memory": eatMemory, // touch bytes bytes and keep them
-	"fork":   fork,      // start count processes that sleep; report how many, and the first error
-	"fill":   fill,      // write until the volume is full; op bytes or inodes
-	"stderr": stderr,    // bytes bytes to standard error
-	"hang":   hang,      // for ever, deaf to cancellation
-	"storm":  storm,     // count progress frames (0: without end), as fast as they go
+	"memory": eatMemory,  // touch bytes bytes and keep them
+	"child":  eatInChild, // let a child touch bytes bytes; report what became of it
+	"fork":   fork,       // start count processes that sleep; report how many, and the first error
+	"fill":   fill,       // write until the volume is full; op bytes or inodes
+	"stderr": stderr,     // bytes bytes to standard error
+	"stdout": stdout,     // bytes bytes to what the container has as standard output, without a line's end
+	"hang":   hang,       // for ever, deaf to cancellation
+	"storm":  storm,      // count progress frames (0: without end), as fast as they go
 
 	// Lies.
 	"done":    done,    // send a done for the call with a made-up digest
