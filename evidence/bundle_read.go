@@ -333,3 +333,14 @@ func (u *Unknown) unsound(before *Unknown) string {
 	}
 	return "" // question, domain and scope cannot change along a history: unknown_id covers them
 }
+
+// IsBundle reports whether a document is a bundle by its first member, as far as that tells: a record has none of a
+// bundle's members. It reads no further.
+func IsBundle(r io.Reader) bool {
+	o, err := openObject(r)
+	if err != nil {
+		return false
+	}
+	key, _, err := o.next()
+	return err == nil && slices.Contains(bundleKeys, key)
+}

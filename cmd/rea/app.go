@@ -156,9 +156,13 @@ func (a *app) host(log func(string)) *orchestrator.Host {
 	})
 }
 
-// session opens a session on a host.
+// session opens a session on a host. The command line is not restricted to families of tools.
 func (a *app) session(h *orchestrator.Host) *session.Session {
-	return session.New(session.Options{Analyzer: h, Catalog: catalog.Builtin(), Provider: a.config.Analysis.Provider, Server: a.server()})
+	return a.sessionWith(h, catalog.Builtin())
+}
+
+func (a *app) sessionWith(h *orchestrator.Host, c *catalog.Catalog) *session.Session {
+	return session.New(session.Options{Analyzer: h, Catalog: c, Provider: a.config.Analysis.Provider, Server: a.server()})
 }
 
 // answer prints what was done, and remembers its exit code.

@@ -36,6 +36,8 @@ used; 4 the work could not be done; 130 and 143 ended by a signal.`,
 		a.compareCommand(), a.inspectCommand(), a.inventoryCommand(), a.extractCommand(), a.compareArtifactsCommand(),
 		a.mcpCommand(), a.doctorCommand(), a.sandboxCommand(), a.imagesCommand(), a.gcCommand(), a.versionCommand(),
 	)
+	root.AddCommand(a.evidenceCommands()...)
+	root.AddCommand(a.guidanceCommands()...)
 	return root
 }
 

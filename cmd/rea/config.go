@@ -17,6 +17,8 @@ import (
 
 	"rea/evidence/fault"
 	"rea/orchestrator"
+	"rea/orchestrator/catalog"
+	"rea/orchestrator/schema"
 )
 
 // Config is everything that flags, environment and configuration file decide, checked. It is built once and then only
@@ -35,7 +37,7 @@ type Config struct {
 	MCP struct {
 		MaxResponseBytes   int64  `mapstructure:"max_response_bytes"`
 		InputSchemaProfile string `mapstructure:"input_schema_profile"`
-		ToolFamilies       string `mapstructure:"tool_families"` // all; see the setting
+		ToolFamilies       string `mapstructure:"tool_families"` // all, or ids separated by commas
 	} `mapstructure:"mcp"`
 }
 
@@ -56,7 +58,7 @@ const minResponseBytes = 10 << 20
 // maxSafeInteger is the largest integer that every JSON reader holds exactly.
 const maxSafeInteger = 1<<53 - 1
 
-// allFamilies is the only scope of tools that this build serves.
+// allFamilies stands for no restriction. It is what the setting is while nobody sets it.
 const allFamilies = "all"
 
 // configSetting names the file itself, which cannot be named inside the file.
@@ -77,10 +79,11 @@ var (
 	responseSetting = setting{key: "mcp.max_response_bytes", env: "REA_MCP_MAX_RESPONSE_BYTES", flag: "max-response-bytes",
 		usage: "receive buffer of the MCP client in `bytes`", initial: strconv.Itoa(minResponseBytes),
 		accepts: "a decimal integer from 10485760 to 9007199254740991, without sign or leading zero", valid: validResponseBytes}
-	profileSetting = setting{key: "mcp.input_schema_profile", env: "REA_MCP_INPUT_SCHEMA_PROFILE", flag: "input-schema-profile", initial: "full",
-		usage: "how input schemas are advertised: `full`", accepts: "full (this build has no compact profile)", valid: oneOf("full")}
+	profileSetting = setting{key: "mcp.input_schema_profile", env: "REA_MCP_INPUT_SCHEMA_PROFILE", flag: "input-schema-profile", initial: string(schema.Full),
+		usage: "how input schemas are advertised: `full` or compact", accepts: "full, or compact for clients that refuse large schemas",
+		valid: oneOf(string(schema.Full), string(schema.Compact))}
 	familiesSetting = setting{key: "mcp.tool_families", env: "REA_MCP_TOOL_FAMILIES", flag: "tool-families", initial: allFamilies,
-		usage: "`families` of tools to serve: all", accepts: "unset, or every family of this build, artifact,session (it cannot serve a part of them)", valid: validFamilies}
+		usage: "`families` of tools to serve, separated by commas", accepts: "unset, or a comma-separated list of " + familyIDs(), valid: validFamilies}
 )
 
 // everywhere are the settings that any command may need; of the server the rest.
@@ -105,18 +108,18 @@ func validResponseBytes(s string) bool {
 	return err == nil && strconv.FormatInt(n, 10) == s && n >= minResponseBytes && n <= maxSafeInteger
 }
 
-// validFamilies admits all, and the list of every family that this build has. A part of them would need a catalog that
-// knows families.
+// validFamilies admits all, and a list of families of the product catalog.
 func validFamilies(s string) bool {
-	if s == allFamilies {
-		return true
+	_, ok := catalog.ParseFamilies(s)
+	return ok || s == allFamilies
+}
+
+func familyIDs() string {
+	var ids []string
+	for _, f := range catalog.Families() {
+		ids = append(ids, f.ID)
 	}
-	var named []string
-	for item := range strings.SplitSeq(s, ",") {
-		named = append(named, strings.TrimSpace(item))
-	}
-	slices.Sort(named)
-	return slices.Equal(slices.Compact(named), []string{"artifact", "session"})
+	return strings.Join(ids, ", ")
 }
 
 // addSettings adds a flag for each setting.

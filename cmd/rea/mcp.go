@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rea/orchestrator/catalog"
 	"rea/orchestrator/mcp"
 	"rea/orchestrator/report"
 )
@@ -32,8 +31,9 @@ func (a *app) mcp(cmd *cobra.Command) error {
 	}
 	ctx := cmd.Context()
 	h := a.host(func(text string) { _, _ = fmt.Fprintf(a.err, "rea: %s\n", report.Printable(text)) })
+	served := a.serving()
 	err = mcp.Serve(ctx, mcp.Options{
-		Name: name, Version: version, Session: a.session(h), Catalog: catalog.Builtin(),
+		Name: name, Version: version, Session: a.sessionWith(h, served), Catalog: served,
 		ReceiveBuffer: a.config.MCP.MaxResponseBytes, Log: slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, a.in, a.out)
 	if cerr := h.Close(context.WithoutCancel(ctx)); cerr != nil {
