@@ -179,8 +179,7 @@ func xzEnd(c *container, at int64) int64 {
 func readZstd(c *container) error {
 	return c.decompress(codec{name: "zstd", suffixes: []string{".tzst=.tar", ".zst"},
 		open: func(in *counter) (io.Reader, error) {
-			d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-				zstd.WithDecoderMaxWindow(maxDictionary), zstd.WithDecoderMaxMemory(maxDictionary))
+			d, err := newZstd(in)
 			if err != nil {
 				return nil, err
 			}
@@ -188,6 +187,11 @@ func readZstd(c *container) error {
 		},
 		tail: zstdEnd,
 	})
+}
+
+func newZstd(r io.Reader) (*zstd.Decoder, error) {
+	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxDictionary), zstd.WithDecoderMaxMemory(maxDictionary))
 }
 
 // zstdFrames tells bytes behind the last frame from a stream that is none.

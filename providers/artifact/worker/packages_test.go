@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -296,4 +297,73 @@ func TestRPMOfRpmbuild(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Zip members by every method that another program here writes.
+func TestZipMethods(t *testing.T) {
+	python := func(method string) []string {
+		return []string{"python3", "-c", "import os,zipfile\nz=zipfile.ZipFile('../out','w',zipfile." + method + ")\n" +
+			"[z.write(os.path.join(d,f)[2:]) for d,_,fs in os.walk('.') for f in fs]\nz.close()"}
+	}
+	for name, command := range map[string][]string{
+		"7z Deflate64": {"sh", "-c", "7z a -tzip -mm=Deflate64 ../out.zip . >/dev/null && mv ../out.zip ../out"},
+		"7z BZip2":     {"sh", "-c", "7z a -tzip -mm=BZip2 ../out.zip . >/dev/null && mv ../out.zip ../out"},
+		"7z LZMA":      {"sh", "-c", "7z a -tzip -mm=LZMA ../out.zip . >/dev/null && mv ../out.zip ../out"},
+		"python bzip2": python("ZIP_BZIP2"),
+		"python lzma":  python("ZIP_LZMA"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, want := packed(t, command...)
+			wantBelow(t, dir, "a.zip", "", want).wantFiles(t, want)
+		})
+	}
+	dir := t.TempDir()
+	text := strings.Repeat("text of the member, ", 999)
+	write(t, dir+"/text", text)
+	z := newZip("", false)
+	for method, command := range map[uint16]string{93: "zstd", 20: "zstd", 95: "xz", 12: "bzip2"} {
+		z.add(zipEntry{name: fmt.Sprint(method), data: []byte(text), method: method, raw: run(t, dir, command, "-c", "text")})
+		z.add(zipEntry{name: fmt.Sprint(method, "cut"), data: []byte(text), method: method, raw: run(t, dir, command, "-c", "text")[:40]})
+		z.add(zipEntry{name: fmt.Sprint(method, "none"), data: []byte(text), method: method, raw: []byte{}})
+	}
+	z.add(zipEntry{name: "ppmd", data: []byte(text), method: 98, raw: []byte("x")})
+	r := inventoryOf(t, "a.zip", z.bytes())
+	sum := sha([]byte(text))
+	r.wantFiles(t, map[string]string{"93": sum, "20": sum, "95": sum, "12": sum})
+	wantSays(t, "ppmd", r.one(t, "ppmd").Limitations, "method 98 (ppmd)")
+}
+
+// Long runs are where Deflate64 differs; 7z writes them, and a window of 64 KiB, into this one.
+func TestDeflate64Runs(t *testing.T) {
+	dir := t.TempDir()
+	noise := make([]byte, 60<<10)
+	rand.Read(noise)
+	content := strings.Repeat("\x00", 3<<20) + string(noise) + strings.Repeat("ab", 1<<19) + string(noise)
+	write(t, dir+"/runs", content)
+	run(t, dir, "7z", "a", "-tzip", "-mm=Deflate64", "-mx=9", "out.zip", "runs")
+	packed, err := os.ReadFile(dir + "/out.zip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inventoryOf(t, "a.zip", packed).wantFiles(t, map[string]string{"runs": sha([]byte(content))})
+}
+
+// Extensions of both versions, their headers by hand from the description of the format.
+func TestCRX(t *testing.T) {
+	le := binary.LittleEndian
+	v3 := append(le.AppendUint32([]byte("Cr24\x03\x00\x00\x00"), 6), "header"...)
+	v2 := append(le.AppendUint32(le.AppendUint32([]byte("Cr24\x02\x00\x00\x00"), 3), 4), "keysign"...)
+	want := map[string]string{"manifest.json": sha([]byte("{}"))}
+	for name, prefix := range map[string][]byte{"v2": v2, "v3": v3} {
+		r := inventoryOf(t, "a.crx", newZip(string(prefix), false).file("manifest.json", "{}").bytes())
+		r.wantFiles(t, want)
+		r.wantCoverage(t, artifact.CoverageComplete)
+		if r.Manifest.RootFormat != artifact.FormatCRX || r.Containers[0].Regions[0].Length != int64(len(prefix)) || len(r.one(t, ".").Limitations) > 0 {
+			t.Errorf("%s: %+v %+v", name, r.Manifest, r.Containers)
+		}
+	}
+	r := inventoryOf(t, "a.crx", newZip(string(v3)+"more", false).file("manifest.json", "{}").bytes())
+	wantSays(t, "more", r.one(t, ".").Limitations, "18 bytes", "22")
+	outer := inventoryOf(t, "a.zip", newZip("", false).file("x.crx", string(newZip(string(v2), false).file("manifest.json", "{}").bytes())).bytes())
+	outer.wantFiles(t, map[string]string{"x.crx/manifest.json": want["manifest.json"], "x.crx": outer.sum(outer.one(t, "x.crx"))})
 }

@@ -20,6 +20,8 @@ func readerOf(f artifact.Format) func(c *container) error {
 		return readBzip2
 	case artifact.FormatCpio:
 		return readCpio
+	case artifact.FormatCRX:
+		return readCRX
 	case artifact.FormatGzip:
 		return readGzip
 	case artifact.FormatISO9660:

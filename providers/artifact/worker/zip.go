@@ -11,7 +11,6 @@ import (
 	"io"
 	"iter"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/klauspost/compress/flate"
@@ -20,9 +19,6 @@ import (
 	"rea/providers/artifact"
 	"rea/providers/artifact/worker/zip"
 )
-
-// methodAES marks members that WinZip's AES encryption wraps; their real method is hidden.
-const methodAES = 99
 
 // readZip reads the zip family by its central directory.
 func readZip(c *container) error {
@@ -99,8 +95,8 @@ func (z *zipReader) member(e *zip.Entry) *member {
 		m.problem = "Its local header disagrees with the central directory: " + d.Disagreement + "."
 	case e.Method == methodAES && m.encrypted:
 		m.problem = isEncrypted
-	case e.Method != zip.Stored && e.Method != zip.Deflated:
-		m.problem = fmt.Sprintf("Compression method %d is not read.", e.Method)
+	case !hasMethod(e.Method):
+		m.problem = unreadMethod(e.Method)
 	case e.Method == zip.Stored && e.Size != e.CompressedSize && !m.encrypted:
 		m.problem = fmt.Sprintf("It is stored, with %d bytes declared and %d bytes present.", e.Size, e.CompressedSize)
 	default:
@@ -112,7 +108,7 @@ func (z *zipReader) member(e *zip.Entry) *member {
 // attach says how the member's bytes are read.
 func (z *zipReader) attach(m *member, e zip.Entry, d zip.Data) {
 	crc, size := e.CRC32, e.Size
-	m.open = func() (io.ReadCloser, error) { return z.decode(m, e.Method, d), nil }
+	m.open = func() (io.ReadCloser, error) { return z.decode(m, e, d) }
 	if e.Method == zip.Stored {
 		m.section = io.NewSectionReader(z.c.src, d.Start, d.Length)
 	}
@@ -135,12 +131,15 @@ func (z *zipReader) attach(m *member, e zip.Entry, d zip.Data) {
 }
 
 // decode reads a member's data. m may be nil.
-func (z *zipReader) decode(m *member, method uint16, d zip.Data) io.ReadCloser {
+func (z *zipReader) decode(m *member, e zip.Entry, d zip.Data) (io.ReadCloser, error) {
 	raw := io.NewSectionReader(z.c.src, d.Start, d.Length)
-	if method == zip.Stored {
-		return io.NopCloser(raw)
+	switch e.Method {
+	case zip.Stored:
+		return io.NopCloser(raw), nil
+	case zip.Deflated:
+		return newInflater(m, raw), nil
 	}
-	return newInflater(m, raw)
+	return openMethod(e, raw)
 }
 
 // inflater decodes deflated data and notices bytes behind the stream's end.
@@ -183,16 +182,6 @@ func (f *inflater) Close() error {
 	f.m, f.raw = nil, nil
 	inflaters.Put(f)
 	return nil
-}
-
-func methodName(method uint16) string {
-	switch method {
-	case zip.Stored:
-		return "stored"
-	case zip.Deflated:
-		return "deflated"
-	}
-	return "method-" + strconv.Itoa(int(method))
 }
 
 // exact is a size as the graph takes it, -1 where it is too large to be true.
@@ -287,11 +276,15 @@ func (z *zipReader) inside(prefix []byte) companions {
 		switch {
 		case err != nil:
 			return nil, unavailable{"Its unpacked companion cannot be found: " + reason(err) + "."}
-		case d.Disagreement != "" || e.Flags&zip.FlagEncrypted != 0 || e.Method != zip.Stored && e.Method != zip.Deflated:
+		case d.Disagreement != "" || e.Flags&zip.FlagEncrypted != 0 || !hasMethod(e.Method):
 			return nil, unavailable{"Its unpacked companion cannot be read."}
 		}
+		r, err := z.decode(nil, e, d)
+		if err != nil {
+			return nil, err
+		}
 		return &companion{
-			ReadCloser: z.decode(nil, e.Method, d), executable: e.Mode()&0o111 != 0,
+			ReadCloser: r, executable: e.Mode()&0o111 != 0,
 			check: func(m *member) string {
 				if uint64(m.content.Size) != e.Size || m.crc != e.CRC32 {
 					return "Its unpacked companion does not have the size and CRC-32 that the archive declares."
