@@ -50,6 +50,12 @@ probe: build ## show every control as a process inside sees it, for each driver
 bench: build ## measure what users wait for, each figure beside an alternative in the same run
 	@.ci/bench
 
+generate: build ## write docs/tools.md, and under docs/public the product catalog, the skill and conversations to replay
+	@rm -rf docs/public
+	@bin/rea generate-docs docs
+	@bin/rea skill install --to docs/public/skill
+	@cp -r orchestrator/mcp/testdata/conversations docs/public/conformance
+
 fmt: ## format
 	gofmt -w cmd orchestrator sandbox providers evidence images testdata
 

@@ -53,13 +53,25 @@ type Effects struct {
 }
 
 // List names the effects that are true, in the order of the vocabulary.
-func (e Effects) List() []string {
-	return names(
-		flagged{"mutatesTarget", e.MutatesTarget}, flagged{"mutatesSession", e.MutatesSession},
-		flagged{"writesFilesystem", e.WritesFilesystem}, flagged{"launchesProcess", e.LaunchesProcess},
-		flagged{"accessesNetwork", e.AccessesNetwork}, flagged{"changesUiState", e.ChangesUIState},
-		flagged{"mayDiscardData", e.MayDiscardData}, flagged{"executesForeignCode", e.ExecutesForeignCode},
-		flagged{"mutatesDevice", e.MutatesDevice}, flagged{"idempotent", e.Idempotent})
+func (e Effects) List() []string { return names(e.flags()...) }
+
+// Flags gives every effect of the vocabulary with whether it is true.
+func (e Effects) Flags() map[string]bool {
+	out := map[string]bool{}
+	for _, f := range e.flags() {
+		out[f.name] = f.set
+	}
+	return out
+}
+
+func (e Effects) flags() []flagged {
+	return []flagged{
+		{"mutatesTarget", e.MutatesTarget}, {"mutatesSession", e.MutatesSession},
+		{"writesFilesystem", e.WritesFilesystem}, {"launchesProcess", e.LaunchesProcess},
+		{"accessesNetwork", e.AccessesNetwork}, {"changesUiState", e.ChangesUIState},
+		{"mayDiscardData", e.MayDiscardData}, {"executesForeignCode", e.ExecutesForeignCode},
+		{"mutatesDevice", e.MutatesDevice}, {"idempotent", e.Idempotent},
+	}
 }
 
 // Annotations are the hints of MCP's ToolAnnotations.

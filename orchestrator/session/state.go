@@ -248,10 +248,9 @@ func (s *Session) BinarySession(ctx context.Context, e Expectations, c Connectio
 func capabilities(t *target) CapabilitySet {
 	m := artifact.Provider().Manifest()
 	group := func(operation string) CapabilityGroup {
-		return CapabilityGroup{Operations: []string{operation}, Available: true, Effects: []string{}, Limitations: []string{}}
+		return CapabilityGroup{Operations: []string{operation}, Available: true, Effects: effectsOf(operation), Limitations: []string{}}
 	}
 	extract := group(artifact.OpExtract)
-	extract.Effects = []string{"may_write_filesystem"}
 	if t.Kind != Archive {
 		reason, code := "The target holds no members that could be extracted.", "target_format_unsupported"
 		extract.Available, extract.Reason, extract.AvailabilityCode = false, &reason, &code
@@ -313,7 +312,7 @@ func (s *Session) identify(e Expectations, c Connection) (ServerIdentity, error)
 	if err != nil {
 		return ServerIdentity{}, err
 	}
-	sdk := moduleVersion(sdkModule)
+	sdk := SDKVersion()
 	return ServerIdentity{
 		Package:  PackageIdentity{s.server.Name, s.server.Version, s.server.RootPath, orNull(s.server.BuildCommit)},
 		Server:   ProcessIdentity{s.server.Name, s.server.Version, timestamp(s.server.Started), s.server.CommandPath},
@@ -350,6 +349,9 @@ func align(e Expectations, server Server, digest string) Alignment {
 	restart := "Restart the MCP server in the client, with the command of the installation that is expected."
 	return Alignment{"mcp_server_restart_required", reasons, &restart}
 }
+
+// SDKVersion is the version of the MCP library in this program.
+func SDKVersion() string { return moduleVersion(sdkModule) }
 
 // moduleVersion is the version of a module in this program.
 func moduleVersion(path string) string {
