@@ -3,7 +3,6 @@ package cgroup
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -273,20 +272,6 @@ func readInt(dir, name string) (int64, error) {
 		return 0, err
 	}
 	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-}
-
-// readKey reads one line of a flat keyed file, such as memory.events.
-func readKey(dir, name, key string) (int64, error) {
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return 0, err
-	}
-	for text := range strings.Lines(string(b)) {
-		if k, v, ok := strings.Cut(strings.TrimSpace(text), " "); ok && k == key {
-			return strconv.ParseInt(v, 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("%s has no %s", name, key)
 }
 
 // writeFile writes a kernel file with one write. It never makes one.

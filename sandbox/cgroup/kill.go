@@ -139,8 +139,7 @@ func (g *Group) killEach(ctx context.Context, pids []int) {
 	}
 }
 
-// freeze stops the group. It waits a little for the kernel to reach every task; one that was missed is met by the
-// next round.
+// freeze stops the group. It waits a little for the kernel to reach every task.
 func freeze(ctx context.Context, dir string) {
 	const patience = 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -148,7 +147,8 @@ func freeze(ctx context.Context, dir string) {
 	if writeFile(dir, "freezer.state", "FROZEN") != nil {
 		return
 	}
-	retry(ctx, func() (bool, error) { return readFile(dir, "freezer.state") == "FROZEN", nil })
+	// That it took too long is met by the next round.
+	_ = retry(ctx, func() (bool, error) { return readFile(dir, "freezer.state") == "FROZEN", nil })
 }
 
 // thaw undoes every v1 freeze in the group: ours, a pause of the engine's, and what a core left that died in between.
@@ -159,7 +159,7 @@ func (g *Group) thaw() {
 	}
 	for _, dir := range subtree(root + g.path) {
 		if state := readFile(dir, "freezer.state"); state != "" && state != "THAWED" {
-			writeFile(dir, "freezer.state", "THAWED")
+			_ = writeFile(dir, "freezer.state", "THAWED") // one that stays frozen does not die, which Kill finds
 		}
 	}
 }
@@ -174,14 +174,14 @@ func (g *Group) signal(pid int) {
 	if err != nil {
 		return
 	}
-	defer p.Release()
+	defer func() { _ = p.Release() }()
 	v1, unified, err := groupsOf(pid)
 	if err != nil {
 		return
 	}
 	for _, name := range append(slices.Collect(maps.Values(v1)), unified) {
 		if strings.HasPrefix(name, g.tree.parent+"/") && g.covers(name) {
-			p.Signal(syscall.SIGKILL)
+			_ = p.Signal(syscall.SIGKILL) // whether it is gone is looked at afterwards
 			return
 		}
 	}

@@ -32,35 +32,36 @@ const (
 // machine is a running emulator with two connections: the guest's second serial line, and the emulator's control.
 type machine struct {
 	cmd     *exec.Cmd
-	dir     string // of the sockets
+	ended   chan struct{} // closed when the emulator has ended
+	dir     string        // of the sockets
 	serial  net.Conn
 	lines   *bufio.Reader
 	control net.Conn
 	answers *json.Decoder
 }
 
-// start starts the emulator, from the saved state or cold.
-func start(ctx context.Context, dir string, resume bool) (_ *machine, err error) {
-	m := &machine{}
-	if m.dir, err = os.MkdirTemp("", "rea-guest-"); err != nil { // a socket's path must be short
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			m.end()
-		}
-	}()
+// hardware is the machine with what it boots, whose files lie in dir: what a saved state is bound to.
+func hardware(dir string) []string {
 	file := func(name string) string { return filepath.Join(dir, name) }
-	args := []string{
+	return []string{
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048", "-nodefaults", "-display", "none", "-nic", "none",
 		"-kernel", file("vmlinuz"), "-initrd", file("initrd"),
 		"-append", "root=/dev/vda rw console=ttyS0 mitigations=off",
 		"-drive", "file=" + file("state.qcow2") + ",if=virtio,format=qcow2,cache=unsafe",
 		"-drive", "file=" + file("payload.img") + ",if=virtio,format=raw,readonly=on",
-		"-serial", "file:" + file("console.log"),
-		"-chardev", "socket,id=line,server=on,wait=off,path=" + m.socket("line"), "-serial", "chardev:line",
-		"-qmp", "unix:" + m.socket("control") + ",server=on,wait=off",
 	}
+}
+
+// start starts the emulator, from the saved state or cold.
+func start(ctx context.Context, dir string, resume bool) (_ *machine, err error) {
+	m := &machine{ended: make(chan struct{})}
+	if m.dir, err = os.MkdirTemp("", "rea-guest-"); err != nil { // a socket's path must be short
+		return nil, err
+	}
+	args := append(hardware(dir),
+		"-serial", "file:"+filepath.Join(dir, "console.log"),
+		"-chardev", "socket,id=line,server=on,wait=off,path="+m.socket("line"), "-serial", "chardev:line",
+		"-qmp", "unix:"+m.socket("control")+",server=on,wait=off")
 	if resume {
 		args = append(args, "-loadvm", snapshot)
 	}
@@ -68,8 +69,18 @@ func start(ctx context.Context, dir string, resume bool) (_ *machine, err error)
 	m.cmd.Stderr = os.Stderr
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL} // a terminal's interrupt is ours to handle
 	if err := m.cmd.Start(); err != nil {
+		os.RemoveAll(m.dir)
 		return nil, err
 	}
+	go func() {
+		defer close(m.ended)
+		_ = m.cmd.Wait() // why it ended it says itself
+	}()
+	defer func() {
+		if err != nil {
+			m.end()
+		}
+	}()
 	if m.control, err = m.connect(ctx, "control"); err != nil {
 		return nil, err
 	}
@@ -99,6 +110,8 @@ func (m *machine) connect(ctx context.Context, name string) (net.Conn, error) {
 		}
 		select {
 		case <-tick.C:
+		case <-m.ended:
+			return nil, errors.New("the emulator ended")
 		case <-ctx.Done():
 			return nil, errors.Join(err, context.Cause(ctx))
 		}
@@ -181,7 +194,7 @@ func (m *machine) execute(ctx context.Context, out io.Writer) (int, error) {
 	}
 }
 
-// end stops the emulator. A clean end lets it close its disk.
+// end stops the emulator and waits for it. A clean end lets it close its disk.
 func (m *machine) end() {
 	clean := false
 	if m.control != nil {
@@ -189,14 +202,12 @@ func (m *machine) end() {
 		clean = m.ask("quit", nil) == nil
 		m.control.Close()
 	}
-	if !clean && m.cmd != nil && m.cmd.Process != nil {
+	if !clean {
 		m.cmd.Process.Kill()
 	}
 	if m.serial != nil {
 		m.serial.Close()
 	}
-	if m.cmd != nil && m.cmd.Process != nil {
-		m.cmd.Wait()
-	}
+	<-m.ended
 	os.RemoveAll(m.dir)
 }

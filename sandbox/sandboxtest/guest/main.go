@@ -120,21 +120,21 @@ func prepare(ctx context.Context, cache string) (string, error) {
 // recipe names the machine by everything that it is made from.
 func recipe() (string, error) {
 	sum := sha256.New()
-	for _, name := range []string{"root.sh", "settle.sh", "machine.go"} {
+	for _, name := range []string{"root.sh", "settle.sh"} {
 		data, err := os.ReadFile(filepath.Join(source, name))
 		if err != nil {
 			return "", fmt.Errorf("run this from the module's root: %w", err)
 		}
 		sum.Write(data)
 	}
+	fmt.Fprint(sum, hardware(""), diskSize)
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }
 
 // save boots the machine until its engine answers and keeps it as it is then.
 func save(ctx context.Context, dir string) error {
-	root := filepath.Join(dir, "root.img")
 	err := errors.Join(
-		command(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", root, filepath.Join(dir, "state.qcow2")),
+		command(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", "root.img", filepath.Join(dir, "state.qcow2")),
 		disk(ctx, dir, ""))
 	if err != nil {
 		return err
@@ -150,14 +150,16 @@ func save(ctx context.Context, dir string) error {
 	return m.save()
 }
 
-// disk makes the payload's disk from a directory, "" for an empty one. Its size is part of the saved state.
+// diskSize is the size of the payload's disk in bytes, which is part of the saved state.
+const diskSize = 256 << 20
+
+// disk makes the payload's disk from a directory, "" for an empty one.
 func disk(ctx context.Context, dir, payload string) error {
-	const size = 256 << 20
 	path := filepath.Join(dir, "payload.img")
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, size)); err != nil {
+	if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, diskSize)); err != nil {
 		return err
 	}
 	args := []string{"-q", "-O", "^has_journal", path}
