@@ -40,6 +40,7 @@ used; 4 the work could not be done; 130 and 143 ended by a signal.`,
 	root.AddCommand(a.evidenceCommands()...)
 	root.AddCommand(a.guidanceCommands()...)
 	root.AddCommand(a.generateCommand())
+	root.AddCommand(a.generateCommand())
 	return root
 }
 
