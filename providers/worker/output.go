@@ -124,13 +124,17 @@ func (o *output) release() error {
 	return o.file.Close()
 }
 
-// finished moves an output from the open ones to the files of the answer, or removes it.
+// finished moves an output from the open ones to the files of the answer, or removes it. On a full volume it stays,
+// unlisted: the core believes that the volume is full when it sees that, and not when it is told.
 func (c *Call) finished(o *output, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.outputs, o.path)
 	if whole {
 		c.files = append(c.files, volume.File{Path: o.path, Size: o.size, SHA256: hex.EncodeToString(o.sum.Sum(nil))})
+		return
+	}
+	if c.full == volume.ExhaustedBytes {
 		return
 	}
 	os.Remove(filepath.Join(c.folder, filepath.FromSlash(o.path)))

@@ -102,7 +102,23 @@ func (b *box) Kill(ctx context.Context) error {
 	case got.State == nil || got.State.Running || got.State.Pid != 0:
 		return stillThere(nil)
 	}
-	return nil
+	return b.settled(ctx)
+}
+
+// settled returns when the goroutine that waits for the end has read what the engine says about it.
+func (b *box) settled(ctx context.Context) error {
+	b.mu.Lock()
+	watched := b.stop != nil
+	b.mu.Unlock()
+	if !watched {
+		return nil
+	}
+	select {
+	case <-b.ended:
+		return nil
+	case <-ctx.Done():
+		return fault.From(context.Cause(ctx))
+	}
 }
 
 // endContainer kills a container, which may have ended already, and returns when the engine has taken note of it.

@@ -31,10 +31,10 @@ type behaviour struct {
 	Bytes int64  `json:"bytes,omitzero"`
 }
 
-// report is what a behaviour found out.
+// report is what a behaviour found out. Its members are in the order of canonical JSON.
 type report struct {
-	Do    string `json:"do"`
 	Count int64  `json:"count"`
+	Do    string `json:"do"`
 	Text  string `json:"text"`
 }
 
@@ -48,7 +48,7 @@ type step struct {
 }
 
 func (s step) report(count int64, text string) {
-	*s.reports = append(*s.reports, report{s.Do, count, text})
+	*s.reports = append(*s.reports, report{count, s.Do, text})
 }
 
 // actions are the behaviours. Those that end the call return an error; those that never return say so.
