@@ -402,3 +402,37 @@ func FuzzEdits(f *testing.F) {
 		}
 	})
 }
+
+// The examples that are shipped are registrations of the form that setup writes, one for each client.
+func TestExamples(t *testing.T) {
+	dir := filepath.Join("..", "..", "deploy", "clients")
+	files := map[string]string{
+		"claude-code": "claude-code.mcp.json", "claude-desktop": "claude-desktop.json", "codex": "codex.toml", "cursor": "cursor.mcp.json",
+		"gemini-cli": "gemini.settings.json", "vscode": "vscode.mcp.json", "windsurf": "windsurf.mcp_config.json",
+	}
+	requireFiles(t, dir, len(All())+1) // and a README
+	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	must(t, err)
+	for _, c := range All() {
+		s, err := load(filepath.Join(dir, files[c.ID]), c.Format.limit())
+		if err != nil || s.info == nil {
+			t.Fatalf("%s: %v", c.ID, err)
+		}
+		var r Registration
+		if err := r.read(c, s, program); err != nil || len(r.Command) != 2 || filepath.Base(r.Command[0]) != "rea" || r.Command[1] != "mcp" {
+			t.Errorf("%s: %+v, %v", c.ID, r, err)
+		}
+		d, err := c.parse(s)
+		must(t, err)
+		raw, _, err := d.entry(c)
+		must(t, err)
+		if typed := bytes.Contains(raw, []byte(`"type"`)); typed != c.Typed {
+			t.Errorf("%s: its type is given: %v, setup gives it: %v", c.ID, typed, c.Typed)
+		}
+		for _, word := range []string{files[c.ID], c.Name, filepath.Base(c.Path(home(t)))} {
+			if !bytes.Contains(readme, []byte(word)) {
+				t.Errorf("the README of the examples does not name %s", word)
+			}
+		}
+	}
+}

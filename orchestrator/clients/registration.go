@@ -56,6 +56,16 @@ func Inspect(u User, command []string) []Registration {
 	return out
 }
 
+// InspectOne is Inspect for one client.
+func InspectOne(u User, command []string, id string) (Registration, error) {
+	c, ok := Find(id)
+	if !ok {
+		return Registration{}, unknownClient(id)
+	}
+	r, _, _ := c.inspect(u, command) // what is wrong with the file is in r
+	return r, nil
+}
+
 // document is a client's file, read: one of the two is set.
 type document struct {
 	json *jsonText

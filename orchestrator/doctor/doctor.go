@@ -2,7 +2,8 @@
 // what each missing thing costs and how to get it.
 //
 // It asks the drivers, the kernel and the host's package manager, and starts no container. What it judges by versions
-// is data (advisories.go). Package doctor must not repair anything.
+// is data (advisories.go). It also examines a server as a client meets it, by starting one (server.go). Package doctor
+// must not repair anything.
 package doctor
 
 import (
@@ -20,6 +21,7 @@ import (
 	"rea/evidence/store"
 	"rea/images"
 	"rea/orchestrator"
+	"rea/orchestrator/clients"
 	"rea/orchestrator/report"
 	"rea/orchestrator/session"
 	"rea/sandbox"
@@ -57,12 +59,16 @@ type Report struct {
 	Drivers    []sandbox.Facts `json:"drivers"`
 	Images     []images.Info   `json:"images"`
 	Store      *store.Report   `json:"store"` // null where it cannot be opened
+
+	Registrations []Registration `json:"registrations"` // one for each client that can be set up
 }
 
 // Options say what is examined.
 type Options struct {
 	Version string // of this program
 	Target  string // absolute path to check against the rule by which targets are opened, "" for none
+
+	Registrations []clients.Registration // of the user's MCP clients
 }
 
 // Examine examines the host. Its error is a context's end or a setting that cannot be used; everything else is a
@@ -70,7 +76,7 @@ type Options struct {
 func Examine(ctx context.Context, h *orchestrator.Host, o Options) (Report, error) {
 	r := Report{
 		Version: o.Version, Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Checks: []Check{}, Advisories: []Advisory{}, Drivers: []sandbox.Facts{}, Images: []images.Info{},
+		Checks: []Check{}, Advisories: []Advisory{}, Drivers: []sandbox.Facts{}, Images: []images.Info{}, Registrations: []Registration{},
 	}
 	if err := r.drivers(ctx, h); err != nil {
 		return r, err
@@ -85,6 +91,7 @@ func Examine(ctx context.Context, h *orchestrator.Host, o Options) (Report, erro
 	}
 	r.store(ctx, h)
 	r.leftovers(h)
+	r.registrations(o.Registrations)
 	if o.Target != "" {
 		r.target(o.Target)
 	}

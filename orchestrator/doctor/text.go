@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"rea/orchestrator/report"
 )
@@ -42,6 +43,7 @@ func (r Report) WriteText(w io.Writer, style report.Style) error {
 		line("      %s", report.Printable(a.Basis))
 		line("      against it: %s", a.Exposure)
 	}
+	r.writeRegistrations(line, style)
 	line("")
 	if r.Healthy {
 		line("%s Runs are made by the %s driver.", style.Good("healthy."), r.Driver)
@@ -60,4 +62,20 @@ func mark(style report.Style, s Status) string {
 		return style.Bad(text)
 	}
 	return style.Warn(text)
+}
+
+// writeRegistrations writes what clients start.
+func (r Report) writeRegistrations(line func(string, ...any), style report.Style) {
+	first := true
+	for _, one := range r.Registrations {
+		if len(one.Command) == 0 {
+			continue
+		}
+		if first {
+			line("")
+			line("%s", style.Bold("What MCP clients start"))
+			first = false
+		}
+		line("  %-14s %-8s %s", one.Name, one.State, report.Printable(strings.Join(one.Command, " ")))
+	}
 }
