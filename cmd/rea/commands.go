@@ -34,7 +34,8 @@ used; 4 the work could not be done; 130 and 143 ended by a signal.`,
 	addSettings(flags, everywhere...)
 	root.AddCommand(
 		a.compareCommand(), a.inspectCommand(), a.inventoryCommand(), a.extractCommand(), a.compareArtifactsCommand(),
-		a.mcpCommand(), a.doctorCommand(), a.sandboxCommand(), a.imagesCommand(), a.gcCommand(), a.versionCommand(),
+		a.mcpCommand(), a.setupCommand(), a.uninstallCommand(), a.doctorCommand(),
+		a.capabilitiesCommand(), a.providersCommand(), a.sandboxCommand(), a.imagesCommand(), a.gcCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.evidenceCommands()...)
 	root.AddCommand(a.guidanceCommands()...)
@@ -42,9 +43,12 @@ used; 4 the work could not be done; 130 and 143 ended by a signal.`,
 	return root
 }
 
+// groupMark is the annotation of a command that does nothing itself.
+const groupMark = "group"
+
 // group is a command that is nothing without one of its subcommands.
 func group(use, short string, sub ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, Annotations: map[string]string{groupMark: ""}, RunE: func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return cmd.Help()
 		}
@@ -80,11 +84,10 @@ func (a *app) commands() []string {
 			if sub.Hidden || sub.Name() == "help" || sub.Name() == "completion" {
 				continue
 			}
-			if sub.HasSubCommands() {
-				walk(prefix+sub.Name()+" ", sub)
-				continue
+			if _, nothing := sub.Annotations[groupMark]; !nothing {
+				names = append(names, prefix+sub.Name())
 			}
-			names = append(names, prefix+sub.Name())
+			walk(prefix+sub.Name()+" ", sub)
 		}
 	}
 	walk("", a.root)

@@ -212,15 +212,23 @@ func userDir(variable, usual string) string {
 	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
 		return dir
 	}
-	home := os.Getenv("HOME")
-	if !filepath.IsAbs(home) {
-		u, err := user.Current()
-		if err != nil || !filepath.IsAbs(u.HomeDir) {
-			return ""
-		}
-		home = u.HomeDir
+	home := userHome()
+	if home == "" {
+		return ""
 	}
 	return filepath.Join(home, usual)
+}
+
+// userHome is the user's home directory, "" for a user without one.
+func userHome() string {
+	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
+		return home
+	}
+	u, err := user.Current()
+	if err != nil || !filepath.IsAbs(u.HomeDir) {
+		return ""
+	}
+	return u.HomeDir
 }
 
 // atLine takes the line number out of a YAML error, whose text may hold values.

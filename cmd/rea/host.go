@@ -14,6 +14,7 @@ import (
 	"rea/evidence/fault"
 	"rea/images"
 	"rea/orchestrator"
+	"rea/orchestrator/clients"
 	"rea/orchestrator/doctor"
 	"rea/orchestrator/report"
 	"rea/sandbox/journal"
@@ -23,7 +24,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor [PATH]", Short: "Examine this host: what runs need, what is missing, and how to get it", Args: cobra.MaximumNArgs(1),
 		Long: `Doctor says whether contained runs can start here and how well they are contained: engine and runtimes with their
-versions held against published escapes, cgroups, privileges, images, store. With PATH it also checks whether that
+versions held against published escapes, cgroups, privileges, images, store, and what MCP clients start. With PATH it also checks whether that
 target can be opened. It changes nothing, and exits with 4 where something keeps rea from working.`,
 		RunE: a.work(a.doctor),
 	}
@@ -31,6 +32,9 @@ target can be opened. It changes nothing, and exits with 4 where something keeps
 
 func (a *app) doctor(ctx context.Context, h *orchestrator.Host, args []string) (answer, error) {
 	o := doctor.Options{Version: version}
+	if u, err := clientUser(); err == nil { // without a home there are no clients
+		o.Registrations = clients.Inspect(u, a.registered())
+	}
 	if len(args) == 1 {
 		path, err := absolute(args[0])
 		if err != nil {

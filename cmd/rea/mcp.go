@@ -20,6 +20,7 @@ written to standard output; diagnostics go to standard error.`,
 	}
 	addSettings(cmd.Flags(), ofServer...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.mcp(cmd) }
+	cmd.AddCommand(a.mcpDoctorCommand())
 	return cmd
 }
 
