@@ -9,7 +9,7 @@ WORKER  := images/worker/rea-worker
 TOOLS   := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := check
-.PHONY: help check build worker demo test test-v2 setup race fuzz probe bench lint fmt vet generate clean
+.PHONY: help check build worker demo test test-v2 setup race fuzz probe soak bench lint fmt vet generate clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ fuzz: ## fuzz every parser for a short while each (FUZZTIME=20s)
 
 probe: build ## show every control as a process inside sees it, for each driver
 	@$(GO) test -count=1 -v -run '^Test(Conformance|Privileged|Ordinary)$$/^Controls$$' ./sandbox/oci ./sandbox/docker
+
+soak: build ## kill cores at random over 1,000 runs with each driver, and flood one with 10 GiB (SOAK=1000)
+	REA_TEST_SOAK=$(or $(SOAK),1000) $(GO) test -count=1 -v -timeout 120m -run '^TestSoak$$' ./orchestrator
+	REA_TEST_FLOOD=10737418240 $(GO) test -count=1 -v -timeout 60m -run '^TestRealFlood$$' ./orchestrator/run
 
 bench: build ## measure what users wait for, each figure beside an alternative in the same run
 	@.ci/bench
