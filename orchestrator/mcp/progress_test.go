@@ -54,6 +54,44 @@ func TestReporterDoesNotBlock(t *testing.T) {
 	})
 }
 
+// Every ten seconds of the wait a notice, from the beginning until work is observed, and none after it: the contract's
+// rule for an engine that starts.
+func TestReporterWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var got []string
+		r := newReporter(func(n int, text string) {
+			got = append(got, fmt.Sprintf("%d %ds %s", n, int(time.Since(began).Seconds()), text))
+		})
+		time.Sleep(12 * time.Second)
+		r.observe(run.Progress{Phase: "queued", Position: 1})
+		time.Sleep(20 * time.Second)
+		r.observe(run.Progress{Phase: "start"})
+		time.Sleep(9 * time.Second)
+		r.observe(run.Progress{Phase: "analyze", Entries: 1})
+		time.Sleep(60 * time.Second)
+		r.observe(run.Progress{Phase: "start"}) // of a second run in the same call: the wait was over
+		time.Sleep(20 * time.Second)
+		r.finish("end: complete")
+		want := []string{
+			"1 0s start: accepted", "2 10s start: accepted, 10 s elapsed", "3 12s queued: place 1 in the queue",
+			"4 20s queued: place 1 in the queue, 20 s elapsed", "5 30s queued: place 1 in the queue, 30 s elapsed",
+			"6 32s start: under way", "7 40s start: under way, 40 s elapsed", "8 41s analyze: 1 entries", "9 101s start: under way",
+			"10 121s end: complete",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Without a token there is no reporter, and what it would be told goes nowhere.
+func TestNoReporter(t *testing.T) {
+	var r *reporter
+	r.observe(run.Progress{Phase: "queued"})
+	r.finish("end: complete")
+}
+
 func TestDescribe(t *testing.T) {
 	for _, c := range []struct {
 		in   run.Progress
