@@ -369,3 +369,26 @@ func FuzzReadBundle(f *testing.F) {
 		}
 	})
 }
+
+// The summary that is written by hand is the one that the general encoder gives.
+func TestSummaryPayload(t *testing.T) {
+	b, err := read(t, sampleBundle(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []Filters{{}, {Operation: "sample_operation"}, {EvidenceID: idE2}, {Operation: "none\u2028<"}} {
+		s := Summarize(b.Records, b.Unknowns, f)
+		want, err := Canonical(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.Payload()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Bytes(1 << 20)
+		if err != nil || string(got) != string(want) {
+			t.Errorf("%v\n%s\n%s", err, got, want)
+		}
+	}
+}

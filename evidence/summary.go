@@ -1,6 +1,9 @@
 package evidence
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // Filters select records of a bundle summary: exact matches, all of them. A filter of "" is absent.
 type Filters struct {
@@ -95,4 +98,40 @@ func (f Filters) match(s RecordSummary) bool {
 	}
 	return is(f.EvidenceID, s.EvidenceID) && is(f.Operation, s.Operation) && is(f.TargetSHA256, target) &&
 		is(f.AnalysisProfileDigest, profile) && f.ProcedureAddress == ""
+}
+
+// Payload is the summary as one JSON value. It is written by hand, keys in canonical order: a session may retain tens
+// of thousands of records.
+func (s BundleSummary) Payload() (Payload, error) {
+	filters, err := Canonical(s.Filters)
+	if err != nil {
+		return Payload{}, err
+	}
+	dst := make([]byte, 0, 512*(1+len(s.Records))) // what a record takes with short names
+	dst = append(append(append(dst, `{"filters":`...), filters...), `,"kind":`...)
+	dst = AppendString(dst, s.Kind)
+	dst = strconv.AppendInt(append(dst, `,"matching_records":`...), int64(s.Matching), 10)
+	dst = appendList(append(dst, `,"records":`...), s.Records, appendSummary)
+	dst = strconv.AppendInt(append(dst, `,"total_retained_records":`...), int64(s.TotalRetained), 10)
+	dst = strconv.AppendInt(append(dst, `,"unknown_revisions":`...), int64(s.UnknownRevisions), 10)
+	return CanonicalPayload(append(dst, '}')), nil
+}
+
+func appendSummary(dst []byte, s RecordSummary) []byte {
+	profile := ""
+	if s.AnalysisProfileDigest != nil {
+		profile = *s.AnalysisProfileDigest
+	}
+	dst = appendOptional(append(dst, `{"analysis_profile_digest":`...), profile)
+	dst = AppendString(append(dst, `,"authority":`...), string(s.Authority))
+	dst = AppendString(append(dst, `,"confidence":`...), string(s.Confidence))
+	dst = AppendString(append(dst, `,"evidence_id":`...), s.EvidenceID)
+	dst = strconv.AppendInt(append(dst, `,"limitation_count":`...), int64(s.LimitationCount), 10)
+	dst = strconv.AppendBool(append(dst, `,"native_dossier":{"available":`...), s.NativeDossier.Available)
+	dst = AppendString(append(dst, `,"reason":`...), s.NativeDossier.Reason)
+	dst = AppendString(append(dst, `},"operation":`...), s.Operation)
+	dst = appendProvider(append(dst, `,"provider":`...), s.Provider)
+	dst = AppendString(append(dst, `,"retention":`...), s.Retention)
+	dst = appendSubject(append(dst, `,"subject":`...), s.Subject, true)
+	return append(dst, '}')
 }

@@ -38,7 +38,7 @@ func ProjectBundle(ctx context.Context, operation string, b *evidence.Bundle, in
 	if in.Filters != nil {
 		filters = *in.Filters
 	}
-	summary, err := evidence.PayloadOf(evidence.Summarize(b.Records, b.Unknowns, filters))
+	summary, err := evidence.Summarize(b.Records, b.Unknowns, filters).Payload()
 	if err != nil {
 		return nil, fault.From(err)
 	}
