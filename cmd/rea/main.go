@@ -6,7 +6,9 @@ package main
 
 import (
 	"context"
+	"math"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"rea/sandbox/docker"
@@ -22,7 +24,19 @@ func main() {
 	if engine, state, owner, ok := keeperMode(os.Args); ok {
 		os.Exit(keep(engine, state, owner))
 	}
+	limitMemory()
 	os.Exit(execute(started, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// memoryGoal is what the collector keeps the heap below where it can: with the program's own pages the core then stays
+// below 128 MiB while it checks and compares inventories of a million entries. It is a goal, not a limit.
+const memoryGoal = 96 << 20
+
+// limitMemory sets the goal unless GOMEMLIMIT has set another.
+func limitMemory() {
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(memoryGoal)
+	}
 }
 
 // keeperCommand is the hidden mode in which the program outlives its starter and ends what that one leaves running.

@@ -118,19 +118,13 @@ type Summary struct {
 	Unknown       int64 `json:"unknown"`
 }
 
-// lone is content that stands on one side of a path only: a candidate for a move. 34 bytes.
-type lone struct {
-	artifact    sum
-	right, file bool
-}
-
 // Compare compares two inventories, given as inventory or inspection Evidence, and makes the Evidence of what differs.
 // Each side is verified first and while it is read; a side that fails is evidence_integrity_mismatch or
 // invalid_request and never a verdict.
 //
-// Both sides are read as streams in the order of their paths. In memory stand 64 bytes for each node of both sides, 34
-// for each path of one side only, 128 for each expanded container, 250 for each contradiction, and about 300 for each
-// move; for records of other producers whose edges do not follow the contract's rule, about 300 for each edge. The
+// Both sides are read as streams in the order of their paths. In memory stand 32 bytes for each node of both sides, 16
+// for each path of one side only, 128 for each expanded container, 250 for each contradiction, and about 350 for each of
+// movesAtOnce moves; for records of other producers whose edges do not follow the contract's rule, about 300 for each edge. The
 // result goes through sp.
 //
 // A pair of symbolic links is compared by the recorded targets, and unknown only where one was not recorded. Exchanging
@@ -249,6 +243,7 @@ func compareOnce(ctx context.Context, left, right *side, sp evidence.Spooler) (*
 	if err != nil {
 		return nil, err
 	}
+	left.scan.nodes, right.scan.nodes = chunks[nodeRow]{}, chunks[nodeRow]{} // half of what a comparison holds
 	return c.record(changes, sp)
 }
 
@@ -399,7 +394,7 @@ func (c *comparison) alone(o *occurrence, right bool) {
 	if !c.covered {
 		class, dimension, count = Unknown, DimensionAvailability, &c.summary.Unknown
 	} else if o.known {
-		c.single.add(lone{o.artifact, right, o.entry == EntryFile})
+		c.single.add(newLone(o.artifact, right, o.entry == EntryFile))
 	}
 	*count++
 	c.names = append(c.names[:0], dimension)
@@ -458,8 +453,8 @@ func (c *comparison) differ(l, r *occurrence) {
 	}{
 		{DimensionContent, l.artifact != r.artifact},
 		{DimensionKind, l.role != r.role},
-		{DimensionFormat, l.format != r.format || left.format != right.format},
-		{DimensionSize, left.size != right.size},
+		{DimensionFormat, l.format != r.format || left.format() != right.format()},
+		{DimensionSize, left.size() != right.size()},
 		{DimensionExecutable, l.executable != r.executable},
 		{DimensionRelations, !bytes.Equal(l.relations, r.relations) || len(l.relations) > 0 && l.artifact != r.artifact},
 		{DimensionMetadata, l.entry != r.entry || l.encrypted != r.encrypted || left.meta != right.meta ||
@@ -527,69 +522,6 @@ func (c *comparison) arrangement(l, r *occurrence) {
 	}
 	c.containers = fmt.Appendf(c.containers, `{"aspects":["%s"],"logical_path":`, strings.Join(differing, `","`))
 	c.containers = append(evidence.AppendString(c.containers, l.path), '}')
-}
-
-// moved gives the contents that one side lost at one path and the other got at one path, both as files.
-func (c *comparison) moved() map[sum]bool {
-	list := make([]lone, 0, c.single.len())
-	for i := range c.single.len() {
-		list = append(list, *c.single.at(i))
-	}
-	slices.SortFunc(list, func(a, b lone) int { return bytes.Compare(a.artifact[:], b.artifact[:]) })
-	moved := map[sum]bool{}
-	for len(list) > 0 {
-		n := 1
-		for n < len(list) && list[n].artifact == list[0].artifact {
-			n++
-		}
-		if n == 2 && list[0].right != list[1].right && list[0].file && list[1].file {
-			moved[list[0].artifact] = true
-		}
-		list = list[n:]
-	}
-	return moved
-}
-
-// moves makes the list of moves from the list of changes.
-func (c *comparison) moves(changes evidence.Payload, sp evidence.Spooler) (evidence.Payload, error) {
-	moved := c.moved()
-	if len(moved) == 0 {
-		return evidence.CanonicalPayload([]byte("[]")), nil
-	}
-	type place struct {
-		path       string
-		occurrence sum
-	}
-	to := make(map[sum]place, len(moved))
-	err := eachChange(c.ctx, changes, func(ch *change) error {
-		if ch.class == Added && moved[ch.rightArtifact] {
-			to[ch.rightArtifact] = place{string(ch.path), ch.right}
-		}
-		return nil
-	})
-	if err != nil {
-		return evidence.Payload{}, err
-	}
-	return sp.Spool(c.ctx, func(w io.Writer) error {
-		e := newEncoder(c.ctx, w)
-		sep := "["
-		err := eachChange(c.ctx, changes, func(ch *change) error {
-			if ch.class != Removed || !moved[ch.leftArtifact] {
-				return nil
-			}
-			p := to[ch.leftArtifact]
-			e.text(sep).text(`{"artifact_id":`).id(prefixArtifact, ch.leftArtifact).text(`,"left_logical_path":`)
-			e.string(string(ch.path)).text(`,"left_occurrence_id":`).id(prefixOccurrence, ch.left)
-			e.text(`,"right_logical_path":`).string(p.path).text(`,"right_occurrence_id":`).id(prefixOccurrence, p.occurrence).text(`}`)
-			sep = ","
-			e.next()
-			return e.err
-		})
-		if err != nil {
-			return err
-		}
-		return e.text("]").flush()
-	})
 }
 
 // record assembles the Evidence.

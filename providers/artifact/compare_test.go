@@ -751,3 +751,27 @@ func TestCompareRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestCompareManyMoves: the list of moves is the same, in the order of the paths on the left, however many are put
+// together at once. A directory was renamed, so its files are moved to where the order of their old names says.
+func TestCompareManyMoves(t *testing.T) {
+	var before, after []Entry
+	var want []string
+	for i := range 9 {
+		before = append(before, file(fmt.Sprintf("old/%d", i), fmt.Sprint("content ", i)))
+		after = append(after, file(fmt.Sprintf("new/%d", 8-i), fmt.Sprint("content ", i)))
+		want = append(want, fmt.Sprintf("old/%d > new/%d", i, 8-i))
+	}
+	left, right := inventoryRecord(t, finish(t, archive(t, "root", before...))), inventoryRecord(t, finish(t, archive(t, "root", after...)))
+	defer func(n int) { movesAtOnce = n }(movesAtOnce)
+	for _, n := range []int{1, 2, 4, 8, 9, 10} {
+		movesAtOnce = n
+		var got []string
+		for _, m := range compared(t, left, right).Moves {
+			got = append(got, m.LeftPath+" > "+m.RightPath)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d at once: %s", n, diff)
+		}
+	}
+}

@@ -321,7 +321,7 @@ func (s *scan) checkContent(o *occurrence) error {
 		}
 		return s.missing("the node of an occurrence")
 	}
-	o.node.used = true
+	o.node.facts |= nodeUsed
 	return nil
 }
 
@@ -641,7 +641,7 @@ func (s *scan) concludeOwn() error {
 		return &flaw{at: "coverage", reason: "the scope is the root and entries are there"}
 	}
 	for i := range s.nodes.len() {
-		if !s.nodes.at(i).used {
+		if s.nodes.at(i).facts&nodeUsed == 0 {
 			return &flaw{at: fmt.Sprintf("nodes[%d]", i), reason: "no occurrence has it"}
 		}
 	}

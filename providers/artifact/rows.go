@@ -92,7 +92,7 @@ func (t *table) measure(ctx context.Context, inventory *evidence.Record, i int) 
 	slices.SortFunc(wanted, func(a, b sum) int { return bytes.Compare(a[:], b[:]) })
 	r := inventory.NormalizedResult.Reader()
 	defer r.Close()
-	return newScan(ctx, r, rule{}).eachNode(func(n nodeRow) {
+	return newScan(ctx, r, rule{}).eachNode(func(n node) {
 		if _, ok := slices.BinarySearchFunc(wanted, n.id, func(a, b sum) int { return bytes.Compare(a[:], b[:]) }); ok {
 			t.sizes[i] = append(t.sizes[i], size{n.id, n.size, n.format})
 		}
@@ -100,7 +100,7 @@ func (t *table) measure(ctx context.Context, inventory *evidence.Record, i int) 
 }
 
 // eachNode gives the nodes of an inventory that was verified before, in their order.
-func (s *scan) eachNode(yield func(nodeRow)) error {
+func (s *scan) eachNode(yield func(node)) error {
 	if err := s.token('{', "the result"); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"slices"
 
@@ -16,7 +17,7 @@ import (
 
 // scan reads an inventory result once, in canonical form, and verifies everything that can be recomputed: shape,
 // order, every identity, the graph's digest, the manifest's counts, the links between the lists. It gives the
-// occurrences one by one and holds none of the lists as such. What it holds, for each entry: 64 bytes for a node;
+// occurrences one by one and holds none of the lists as such. What it holds, for each entry: 32 bytes for a node;
 // for each contradiction about 250 bytes, for each container 128, and 80 for each occurrence whose path is a prefix of
 // the current one.
 //
@@ -70,14 +71,36 @@ type rule struct {
 	partial bool // graph members may be missing
 }
 
-// nodeRow is what is kept of a node: 64 bytes.
-type nodeRow struct {
+// node is a node as it is read.
+type node struct {
 	id     sum
 	size   int64
-	meta   [16]byte // digest of what else is compared: architecture, content state, limitations, media type
 	format uint8
-	used   bool
 }
+
+// nodeRow is what is kept of a node: 32 bytes. A million of them on each side of a comparison decide what the core
+// needs.
+type nodeRow struct {
+	id    [16]byte // the identity's first half: nobody finds two contents that share it
+	meta  uint64   // of what else is compared, see metaOf
+	facts uint64   // size, above format, above nodeUsed; sizes have 53 bits
+}
+
+// nodeUsed marks a node that an occurrence has.
+const nodeUsed = 1
+
+func newRow(n node, meta uint64) nodeRow {
+	return nodeRow{[16]byte(n.id[:16]), meta, uint64(n.size)<<9 | uint64(n.format)<<1}
+}
+
+func (r *nodeRow) size() int64   { return int64(r.facts >> 9) }
+func (r *nodeRow) format() uint8 { return uint8(r.facts >> 1) }
+
+// metaOf condenses architecture, content state, limitations and media type of a node, for comparison within this
+// process: its key is the process's own, so that no text can be made to look like another.
+func metaOf(raw []byte) uint64 { return maphash.Bytes(metaKey, raw) }
+
+var metaKey = maphash.MakeSeed()
 
 // contradictionRow is what is kept of a contradiction until its occurrence comes.
 type contradictionRow struct {
@@ -494,7 +517,7 @@ func (s *scan) readManifest() error {
 func (s *scan) readNodes() error {
 	var last sum
 	var lastMeta []byte
-	var meta [16]byte
+	meta := metaOf(nil)
 	err := s.list("nodes", `,"nodes":[`, func(i int64, _ []byte, c *cursor) error {
 		n, raw := s.readNode(c)
 		if !c.ok() {
@@ -505,10 +528,9 @@ func (s *scan) readNodes() error {
 		}
 		last = n.id
 		if !bytes.Equal(raw, lastMeta) { // nearly always equal
-			lastMeta, meta = append(lastMeta[:0], raw...), short(raw)
+			lastMeta, meta = append(lastMeta[:0], raw...), metaOf(raw)
 		}
-		n.meta = meta
-		s.nodes.add(n)
+		s.nodes.add(newRow(n, meta))
 		return nil
 	})
 	if err != nil {
@@ -540,7 +562,7 @@ func (s *scan) missing(what string) error {
 }
 
 // readNode reads a node; raw is what is compared beyond identity, size and format.
-func (s *scan) readNode(c *cursor) (n nodeRow, raw []byte) {
+func (s *scan) readNode(c *cursor) (n node, raw []byte) {
 	architecture := c.text(`{"architecture":`).stringOr()
 	n.id = c.text(`,"artifact_id":`).id(prefixArtifact)
 	state := oneOf(c.text(`,"content_state":`), contentStates)
@@ -576,13 +598,13 @@ func (s *scan) node(artifact sum) *nodeRow {
 	low, high := 0, s.nodes.len()
 	for low < high {
 		mid := (low + high) / 2
-		if bytes.Compare(s.nodes.at(mid).id[:], artifact[:]) < 0 {
+		if bytes.Compare(s.nodes.at(mid).id[:], artifact[:16]) < 0 {
 			low = mid + 1
 		} else {
 			high = mid
 		}
 	}
-	if low < s.nodes.len() && s.nodes.at(low).id == artifact {
+	if low < s.nodes.len() && s.nodes.at(low).id == [16]byte(artifact[:16]) {
 		return s.nodes.at(low)
 	}
 	return nil
