@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 
@@ -32,6 +33,16 @@ func (t *troubles) tell(c *container) {
 	if t.count > 0 {
 		c.partial("Directories that were not read to their end: " + listed(t.named, t.count) + ".")
 	}
+}
+
+// unread makes an error that says that a sound container is of a form that no reader knows a limitation of it; any other
+// error it gives back.
+func (c *container) unread(err, unsupported error) error {
+	if !errors.Is(err, unsupported) {
+		return err
+	}
+	c.partial("It was not looked into: " + reason(err) + ".")
+	return nil
 }
 
 // special makes m an entry that is no occurrence because it is never opened.

@@ -14,6 +14,7 @@ import (
 	"rea/evidence/fault"
 	"rea/evidence/target"
 	"rea/providers/artifact"
+	"rea/providers/artifact/worker/dmg"
 )
 
 // member is one entry of a container on its way into the graph. The reader of the format sets the first part; read
@@ -73,6 +74,7 @@ type member struct {
 	crc     uint32
 	head    []byte // the first headSize bytes
 	end     [endSize]byte
+	trailed bool // it ends as a disk image does
 	format  artifact.Format
 	limit   *hit
 	spooled *source // the bytes, kept while they were read from a stream that cannot be read again
@@ -156,6 +158,7 @@ func (c *container) consume(m *member, r io.Reader, buf []byte) error {
 	sum := sha256.New()
 	blocks := newBlocks(m)
 	told := int64(0)
+	var last tail
 	for {
 		if err := context.Cause(c.w.ctx); err != nil {
 			return err
@@ -166,6 +169,7 @@ func (c *container) consume(m *member, r io.Reader, buf []byte) error {
 			m.content.Size += int64(n)
 			m.crc = crc32.Update(m.crc, crc32.IEEETable, p)
 			m.keep(p)
+			last.keep(p)
 			blocks.write(p)
 			if h := c.guard(m); h != nil {
 				return h
@@ -185,6 +189,8 @@ func (c *container) consume(m *member, r io.Reader, buf []byte) error {
 			return err
 		}
 		sum.Sum(m.content.SHA256[:0])
+		copy(m.end[:], last[len(last)-endSize:])
+		m.trailed = dmg.Is(last[:])
 		blocks.end(m)
 		if err := out.close(m); err != nil {
 			return err
@@ -193,17 +199,23 @@ func (c *container) consume(m *member, r io.Reader, buf []byte) error {
 	}
 }
 
-// keep holds on to the first and last bytes.
+// keep holds on to the first bytes.
 func (m *member) keep(p []byte) {
 	if room := headSize - len(m.head); room > 0 {
 		m.head = append(m.head, p[:min(room, len(p))]...)
 	}
-	if len(p) >= endSize {
-		copy(m.end[:], p[len(p)-endSize:])
+}
+
+// tail is a member's last bytes so far: what the trailer of a disk image takes.
+type tail [dmg.TrailerSize]byte
+
+func (t *tail) keep(p []byte) {
+	if len(p) >= len(t) {
+		copy(t[:], p[len(p)-len(t):])
 		return
 	}
-	copy(m.end[:], m.end[len(p):])
-	copy(m.end[endSize-len(p):], p)
+	copy(t[:], t[len(p):])
+	copy(t[len(t)-len(p):], p)
 }
 
 // guard holds what m has produced so far against the guards. What other members in flight produce does not count here:
@@ -231,6 +243,9 @@ func (m *member) recognise() {
 		}
 	}
 	m.format = contentFormat(m.head, m.content.Size)
+	if m.trailed && underTrailer(m.format) {
+		m.format = artifact.FormatDMG
+	}
 	if m.linkData {
 		if m.content.Size > maxLink {
 			m.linkCut = true

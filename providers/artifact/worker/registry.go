@@ -24,6 +24,10 @@ func readerOf(f artifact.Format) func(c *container) error {
 		return readCRX
 	case artifact.FormatGzip:
 		return readGzip
+	case artifact.FormatDMG:
+		return readDMG
+	case artifact.FormatHFSPlus:
+		return readHFSPlus
 	case artifact.FormatISO9660:
 		return readISO
 	case artifact.FormatLZMA:
@@ -36,6 +40,8 @@ func readerOf(f artifact.Format) func(c *container) error {
 		return readPbzx
 	case artifact.FormatRPM:
 		return readRPM
+	case artifact.Format7z:
+		return readSevenZip
 	case artifact.FormatTar:
 		return readTar
 	case artifact.FormatXZ:

@@ -3,12 +3,12 @@ package worker
 import (
 	"bytes"
 	"encoding/binary"
-	"io"
 	"strings"
 
 	"rea/providers/artifact"
 	"rea/providers/artifact/worker/asar"
 	"rea/providers/artifact/worker/cpio"
+	"rea/providers/artifact/worker/dmg"
 	"rea/providers/artifact/worker/fat"
 	"rea/providers/artifact/worker/tar"
 	"rea/providers/artifact/worker/zip"
@@ -40,6 +40,7 @@ var marks = []struct {
 	{0, "hsqs", artifact.FormatSquashFS},
 	{0, "sqsh", artifact.FormatSquashFS},
 	{0, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", artifact.FormatOLE},
+	{0, encryptedDMG, artifact.FormatDMG},
 	{32, "NXSB", artifact.FormatAPFS},
 	{1024, "H+\x00\x04", artifact.FormatHFSPlus},
 	{1024, "HX\x00\x05", artifact.FormatHFSPlus},
@@ -141,7 +142,14 @@ func rootFormats(name string, src *source) (root, content artifact.Format, err e
 		return "", "", err
 	}
 	content = contentFormat(head, src.size)
+	if hasSuffix(name, ".dmg") && underTrailer(content) && isDMG(src) {
+		content = artifact.FormatDMG
+	}
 	switch content {
+	case artifact.FormatDMG:
+		if !hasSuffix(name, ".dmg") {
+			content = artifact.FormatFile
+		}
 	case artifact.FormatASAR:
 		if !hasSuffix(name, ".asar") {
 			content = artifact.FormatFile
@@ -165,8 +173,6 @@ func bySuffix(name string, head []byte, src *source, content artifact.Format) ar
 	switch {
 	case hasSuffix(name, ".asar") && asar.Claims(head):
 		return artifact.FormatASAR
-	case hasSuffix(name, ".dmg") && isDMG(src):
-		return artifact.FormatDMG
 	case hasSuffix(name, ".tar") && len(head) > 262 && string(head[257:262]) == "ustar":
 		return artifact.FormatTar
 	case src.size == 0:
@@ -181,13 +187,22 @@ func bySuffix(name string, head []byte, src *source, content artifact.Format) ar
 }
 
 func isDMG(src *source) bool {
-	const trailer = 512
 	var mark [4]byte
-	if src.size < trailer {
+	if src.size < dmg.TrailerSize {
 		return false
 	}
-	n, err := src.ReadAt(mark[:], src.size-trailer)
-	return n == len(mark) && (err == nil || err == io.EOF) && string(mark[:]) == "koly"
+	n, _ := src.ReadAt(mark[:], src.size-dmg.TrailerSize)
+	return n == len(mark) && string(mark[:]) == "koly"
+}
+
+// underTrailer reports whether bytes that show a format may be those of a disk image, whose trailer decides: an image
+// that is stored as it is begins as its first partition does.
+func underTrailer(f artifact.Format) bool {
+	switch f {
+	case artifact.FormatFile, artifact.FormatUnknown, artifact.FormatHFSPlus, artifact.FormatAPFS, artifact.FormatISO9660:
+		return true
+	}
+	return false
 }
 
 // hasSuffix compares without regard to case.

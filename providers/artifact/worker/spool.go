@@ -122,8 +122,8 @@ func (o *output) write(m *member, p []byte) error {
 // start decides about the spool; before is what was read already.
 func (o *output) start(m *member, before []byte) {
 	o.tried = true
-	if !hasReader(m.path, contentFormat(m.head, m.content.Size), m.head) {
-		return
+	if !hasReader(m.path, contentFormat(m.head, m.content.Size), m.head) && !hasSuffix(m.path, ".dmg") {
+		return // what a disk image is shows at its end only, so its name is enough here
 	}
 	o.spool = &spool{scratch: o.c.w.scratch}
 	_, _ = o.spool.Write(before) // fits into memory: cannot fail

@@ -18,7 +18,7 @@ func (c *container) squashFS(start int64) error {
 	size := c.src.size - start
 	fs, err := squashfs.Open(io.NewSectionReader(c.src, start, size), size)
 	if err != nil {
-		return err
+		return c.unread(err, squashfs.ErrUnsupported)
 	}
 	defer fs.Close()
 	s := &squashReader{c: c, fs: fs}

@@ -40,7 +40,7 @@ func newCodec(id uint16, blockSize int) (*codec, error) {
 	case 6:
 		return zstdCodec(blockSize)
 	default:
-		return nil, fmt.Errorf("its compression method %d is not read", id)
+		return nil, fmt.Errorf("%w: its compression method is %d", ErrUnsupported, id)
 	}
 	return c, nil
 }

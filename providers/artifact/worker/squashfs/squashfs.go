@@ -18,6 +18,7 @@ import (
 const (
 	superblockSize = 96
 	magic          = "hsqs"
+	bigEndian      = "sqsh"
 
 	// maxBlock and minBlock bound the block size; the format allows no other.
 	maxBlock = 1 << 20
@@ -41,6 +42,9 @@ const (
 
 // ErrFormat says that a structure of the image is broken.
 var ErrFormat = errors.New("not a squashfs image")
+
+// ErrUnsupported says that the image is of a version or compression that is not read.
+var ErrUnsupported = errors.New("it is not read")
 
 // FS is an open image.
 type FS struct {
@@ -68,11 +72,14 @@ func Open(r io.ReaderAt, size int64) (*FS, error) {
 		return nil, fmt.Errorf("%w: its superblock cannot be read", ErrFormat)
 	}
 	le := binary.LittleEndian
+	if string(b[:4]) == bigEndian {
+		return nil, fmt.Errorf("%w: its numbers are big-endian, which version 4 does not have", ErrUnsupported)
+	}
 	if string(b[:4]) != magic {
-		return nil, fmt.Errorf("%w of version 4: its mark is %q", ErrFormat, b[:4])
+		return nil, fmt.Errorf("%w: its mark is %q", ErrFormat, b[:4])
 	}
 	if major, minor := le.Uint16(b[28:]), le.Uint16(b[30:]); major != 4 || minor != 0 {
-		return nil, fmt.Errorf("squashfs version %d.%d is not read, only 4.0", major, minor)
+		return nil, fmt.Errorf("%w: its squashfs version is %d.%d", ErrUnsupported, major, minor)
 	}
 	f := &FS{
 		r: r, size: size, blockSize: int64(le.Uint32(b[12:])), fragmentN: le.Uint32(b[16:]), root: le.Uint64(b[32:]),
