@@ -45,6 +45,9 @@ const (
 	// maxDictionary bounds the window of xz and zstd streams: the largest that their command line tools make without
 	// being asked for more.
 	maxDictionary = 64 << 20
+	// maxRootDictionary bounds that of a 7z archive that is the target itself: the largest that 7-Zip makes without being
+	// asked for more. One is held at a time.
+	maxRootDictionary = 256 << 20
 	// maxLink bounds a link's target where it is stored as data.
 	maxLink = 4096
 	// maxRegions bounds the byte ranges outside members that one container lists.

@@ -3,14 +3,12 @@ package worker
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/flate"
@@ -203,25 +201,11 @@ func (z *zipReader) describe() error {
 	if a.Ambiguous {
 		c.note("More than one end record leads to a directory; the last one was read, and other programs may see other members.")
 	}
-	slices.SortFunc(z.used, func(x, y extent) int { return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end)) })
-	overlaps := 0
-	at := int64(0)
-	role := artifact.RegionPrefix
-	for _, u := range append(z.used, extent{a.Directory, a.Directory + a.Length}, extent{a.Records, a.End}) {
-		if u.start > at {
-			if err := c.region(role, at, u.start); err != nil {
-				return err
-			}
-		}
-		if u.start < at && at > 0 {
-			overlaps++
-		}
-		at, role = max(at, u.end), artifact.RegionGap
-	}
+	overlaps, err := c.outside(append(z.used, extent{a.Directory, a.Directory + a.Length}, extent{a.Records, a.End}))
 	if overlaps > 0 {
 		c.note(fmt.Sprintf("%d of its members share bytes with others or with the directory.", overlaps))
 	}
-	return c.region(artifact.RegionTail, at, c.src.size)
+	return err
 }
 
 // region digests a byte range that belongs to no member. An empty one is none.

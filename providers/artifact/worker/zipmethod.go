@@ -99,15 +99,15 @@ func openZipLZMA(e zip.Entry, in *bufio.Reader) (io.Reader, error) {
 	if e.Flags&endMarked != 0 {
 		size = -1
 	}
-	return openLZMA(head[4:], size, in)
+	return openLZMA(head[4:], size, maxDictionary, in)
 }
 
 // lzmaProperties is the length of the properties of raw LZMA data.
 const lzmaProperties = 5
 
 // openLZMA decodes raw LZMA data. size is that of its content; a negative one is not known, and an end mark follows it.
-// No dictionary larger than the content, or than maxDictionary, is made.
-func openLZMA(properties []byte, size int64, in *bufio.Reader) (io.Reader, error) {
+// No dictionary larger than the content, or than limit, is made.
+func openLZMA(properties []byte, size, limit int64, in *bufio.Reader) (io.Reader, error) {
 	le := binary.LittleEndian
 	var head [lzmaHeader]byte
 	copy(head[:], properties[:lzmaProperties])
@@ -115,7 +115,7 @@ func openLZMA(properties []byte, size int64, in *bufio.Reader) (io.Reader, error
 		le.PutUint32(head[1:], uint32(max(size, lzma.MinDictCap)))
 	}
 	le.PutUint64(head[lzmaProperties:], uint64(size))
-	return lzma.ReaderConfig{DictCap: maxDictionary}.NewReader(&prefixed{head[:], in})
+	return lzma.ReaderConfig{DictCap: int(limit)}.NewReader(&prefixed{head[:], in})
 }
 
 // prefixed is a stream behind a head. It reads single bytes where the decoder asks for them, and so no byte too many.
