@@ -188,6 +188,7 @@ type Proof struct {
 	Runtime      string   `json:"runtime"`     // "runc 1.1.5+ds1"
 	SpecSHA256   string   `json:"spec_sha256"` // digest of the rendered OCI spec, host paths left out
 	ImageDigest  string   `json:"image_digest"`
+	OwnKernel    bool     `json:"own_kernel"` // the runtime has a kernel of its own in user space below the run
 	UserNS       bool     `json:"user_namespace"`
 	UIDMap       []string `json:"uid_map"`       // lines of user_namespaces(7): id inside, id on the host, how many; empty without a namespace of its own
 	OwnCgroup    bool     `json:"own_cgroup"`    // a cgroup of ours holds the limits
@@ -210,6 +211,9 @@ const (
 
 // UnprovedOwner is in the proof of a run that reads a private target as its owner.
 const UnprovedOwner = "The target is readable by its owner alone, who cannot be mapped to the run here: on this host the run is that owner, and shares its kernel quotas."
+
+// UnprovedOwnKernel is in the proof of a run whose runtime has a kernel of its own.
+const UnprovedOwnKernel = "The runtime has a kernel of its own, which confines the run in place of the seccomp profile: what is closed inside is that kernel's word, and the flags of the evidence volume hold on the host, where the run is not."
 
 // Receipt lists what a run made and what became of it.
 type Receipt struct {

@@ -144,7 +144,7 @@ func (a *attempt) buildSpec(image sandbox.Image) (sandbox.Spec, error) {
 		Args:     []string{sandbox.WorkerPath, fmt.Sprintf("--memory=%d", needs.Memory)},
 		User:     sandbox.User{UID: sandbox.RunUID, GID: sandbox.RunUID},
 		Evidence: sandbox.Evidence{Bytes: needs.EvidenceBytes, Inodes: needs.EvidenceInodes, Nonce: newNonce()},
-		Scratch:  needs.Scratch, Limits: limits, Seccomp: profile,
+		Scratch:  needs.Scratch, Limits: limits, Seccomp: profile, Runtime: a.r.o.Class,
 	}
 	if a.req.Target != nil {
 		spec.Targets = a.req.Target.Mounts
@@ -249,7 +249,9 @@ func (a *attempt) trust(h *wire.Hello) error {
 		wrong = "the worker is not the first process of its container"
 	case h.Nonce != want.Nonce:
 		wrong = "the evidence volume inside is not the one that was made for this run: the engine has another view of this host's mounts"
-	case h.Evidence.Type != "tmpfs", !h.Evidence.NoSUID, !h.Evidence.NoDev, !h.Evidence.NoExec:
+	case h.UID == 0, h.GID == 0:
+		wrong = "the worker is root inside"
+	case !closed(h.Evidence, a.box.Proof().OwnKernel):
 		wrong = "the evidence volume inside is not a tmpfs with nosuid, nodev and noexec"
 	case h.Evidence.Bytes > roundPage(want.Bytes), h.Evidence.Inodes > want.Inodes, h.Evidence.Bytes <= 0, h.Evidence.Inodes <= 0:
 		wrong = "the evidence volume inside has other quotas than were asked for"
@@ -260,6 +262,15 @@ func (a *attempt) trust(h *wire.Hello) error {
 	return fault.New(fault.CapabilityUnavailable, "The run was refused before it saw the target: "+wrong+".",
 		"Run rea doctor, or choose another driver with REA_SANDBOX_DRIVER.").
 		With("operation", a.req.Operation).With("reason", wrong).With("feature", "evidence-volume")
+}
+
+// closed reports whether a volume is of the kind that was made, and harmless. gVisor's kernel shows a host's mount as a
+// kind of its own: that it is ours the nonce says, and its flags hold on the host.
+func closed(v wire.Volume, ownKernel bool) bool {
+	if ownKernel && v.Type == "9p" {
+		return true
+	}
+	return v.Type == "tmpfs" && v.NoSUID && v.NoDev && v.NoExec
 }
 
 // pageSize is the unit in which a tmpfs counts its size.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -39,12 +41,14 @@ type realDriver struct {
 	name string
 	open func(t *testing.T) sandbox.Runtime
 	own  bool // the limits are on a cgroup of ours, whose counters are exact
+
+	class string // runtime class
 }
 
 var realDrivers = []realDriver{
-	{"oci", func(t *testing.T) sandbox.Runtime { return oci.New(oci.Options{}) }, true},
-	{"docker", func(t *testing.T) sandbox.Runtime { return engine(t, docker.Options{}) }, true},
-	{"docker as an ordinary user", func(t *testing.T) sandbox.Runtime { return engine(t, docker.Options{Ordinary: true}) }, false},
+	{"oci", func(t *testing.T) sandbox.Runtime { return oci.New(oci.Options{}) }, true, ""},
+	{"docker", func(t *testing.T) sandbox.Runtime { return engine(t, docker.Options{}) }, true, ""},
+	{"docker as an ordinary user", func(t *testing.T) sandbox.Runtime { return engine(t, docker.Options{Ordinary: true}) }, false, ""},
 }
 
 func engine(t *testing.T, o docker.Options) sandbox.Runtime {
@@ -63,12 +67,12 @@ type real struct {
 	bench *sandboxtest.Bench
 }
 
-func newReal(t *testing.T, driver sandbox.Runtime) *real {
+func newReal(t *testing.T, d realDriver) *real {
 	t.Helper()
 	if !staging.Privileged() {
 		t.Skip("these tests make mounts and cgroups")
 	}
-	ctx := sandboxtest.Context(t)
+	ctx, driver := sandboxtest.Context(t), d.open(t)
 	if facts, err := driver.Probe(ctx); err != nil || !facts.Available {
 		t.Skip("no such driver here: ", facts.Reason, err)
 	}
@@ -84,7 +88,7 @@ func newReal(t *testing.T, driver sandbox.Runtime) *real {
 	}})
 	image := b.Harness.Image(t, sandboxtest.Worker(t), b.State)
 	return &real{bench: b, Runner: New(Options{
-		Runtime: driver, Owner: b.Owner,
+		Runtime: driver, Owner: b.Owner, Class: d.class,
 		Image:    func(context.Context, string) (sandbox.Image, error) { return image, nil },
 		Create:   func(context.Context) (volume.Sink, error) { return &memorySink{}, nil },
 		HostFull: func(err error) bool { return errors.Is(err, cgroup.ErrCeiling) },
@@ -167,7 +171,7 @@ func TestRealOutcomes(t *testing.T) {
 	}
 	for _, d := range realDrivers {
 		t.Run(d.name, func(t *testing.T) {
-			r := newReal(t, d.open(t))
+			r := newReal(t, d)
 			for _, tt := range tests {
 				t.Run(tt.name, func(t *testing.T) {
 					if tt.needs.Memory == 0 {
@@ -203,11 +207,81 @@ func code(err error) fault.Code {
 	return fault.From(err).Code
 }
 
+// gvisorDrivers are gVisor as a runtime class of both drivers; the engine is one of the test's own that knows it.
+var gvisorDrivers = []realDriver{
+	{"oci", func(t *testing.T) sandbox.Runtime { return oci.New(oci.Options{}) }, true, "runsc"},
+	{"docker", func(t *testing.T) sandbox.Runtime {
+		path, err := exec.LookPath("runsc")
+		if err != nil {
+			t.Skip("runsc is not installed")
+		}
+		// As an administrator would: without a network of gVisor's own, which a run has no use for.
+		config := filepath.Join(t.TempDir(), "daemon.json")
+		text := fmt.Sprintf(`{"runtimes":{"runsc":{"path":%q,"runtimeArgs":["--network=none"]}}}`, path)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		e := sandboxtest.NewEngine(t, nil, "--config-file", config)
+		return engine(t, docker.Options{Host: e.Host()})
+	}, true, "runsc"},
+}
+
+// TestRealGVisor does the same in gVisor: it is what was asked for, and says so. What of its own kernel's limits an
+// outcome shows is less, and told apart.
+func TestRealGVisor(t *testing.T) {
+	if _, err := exec.LookPath("runsc"); err != nil {
+		t.Skip("runsc is not installed")
+	}
+	needs := realNeeds
+	needs.Memory, needs.PIDs = 256<<20, 256 // its kernel's own memory and threads count
+	for _, d := range gvisorDrivers {
+		t.Run(d.name, func(t *testing.T) {
+			r := newReal(t, d)
+			for _, tt := range []struct {
+				name, behaviours string
+				outcome          Outcome
+			}{
+				{"completed", `{"do":"file","path":"a","bytes":4096}`, Completed},
+				{"memory", `{"do":"memory","bytes":1073741824}`, MemoryLimit},
+				{"volume full", `{"do":"fill","op":"bytes"}`, EvidenceLimit},
+				{"gone", `{"do":"exit","count":3}`, Killed},
+			} {
+				t.Run(tt.name, func(t *testing.T) {
+					_, record, err := r.do(t, context.Background(), scripted(needs, tt.behaviours), nil)
+					if record.Outcome != tt.outcome {
+						t.Errorf("outcome %q, want %q (error %v)", record.Outcome, tt.outcome, err)
+					}
+					p := record.Proof
+					if !p.OwnKernel || !strings.HasPrefix(p.Runtime, "runsc") || !slices.Contains(p.Unproved, sandbox.UnprovedOwnKernel) {
+						t.Errorf("proof %+v", p)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestRealClassMissing asks for runtimes that are not there, or cannot work here: nothing is put in their place.
+func TestRealClassMissing(t *testing.T) {
+	for _, d := range realDrivers {
+		for _, class := range []string{"nonesuch", "crun", "kata"} {
+			t.Run(d.name+"/"+class, func(t *testing.T) {
+				d.class = class
+				r := newReal(t, d)
+				_, record, err := r.do(t, context.Background(), scripted(realNeeds, ``), nil)
+				if record.Outcome != Infrastructure || code(err) != fault.CapabilityUnavailable || !strings.Contains(err.Error(), class) {
+					t.Errorf("outcome %q, error %v", record.Outcome, err)
+				}
+			})
+		}
+	}
+}
+
 // TestRealCancel gives up in each phase of a run.
 func TestRealCancel(t *testing.T) {
 	for _, d := range realDrivers {
 		t.Run(d.name, func(t *testing.T) {
-			r := newReal(t, d.open(t))
+			r := newReal(t, d)
 			for _, phase := range []string{"prepare", "start", "analyze", "storm", "collect", "retain"} {
 				t.Run(phase, func(t *testing.T) {
 					ctx, cancel := context.WithCancel(context.Background())
@@ -236,7 +310,7 @@ func TestRealCancel(t *testing.T) {
 func TestRealKilled(t *testing.T) {
 	for _, d := range realDrivers {
 		t.Run(d.name, func(t *testing.T) {
-			r := newReal(t, d.open(t))
+			r := newReal(t, d)
 			var id string
 			killed := false
 			_, record, err := r.do(t, context.Background(), scripted(realNeeds, `{"do":"storm","count":1},{"do":"wait"}`), func(p Progress) {
@@ -343,7 +417,7 @@ func TestRealEngineStops(t *testing.T) {
 func TestRealImageMissing(t *testing.T) {
 	for _, d := range realDrivers {
 		t.Run(d.name, func(t *testing.T) {
-			r := newReal(t, d.open(t))
+			r := newReal(t, d)
 			r.o.Image = func(context.Context, string) (sandbox.Image, error) {
 				return sandbox.Image{Name: "rea/none", Digest: "sha256:" + strings.Repeat("0", 64), RootFS: "/nonexistent", HasWorker: true}, nil
 			}
@@ -371,7 +445,7 @@ func TestRealFlood(t *testing.T) {
 	needs.Deadline, needs.Idle = 10*time.Minute, 10*time.Minute
 	for _, d := range realDrivers {
 		t.Run(d.name, func(t *testing.T) {
-			r := newReal(t, d.open(t))
+			r := newReal(t, d)
 			runtime.GC()
 			var before, now runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -392,7 +466,7 @@ func TestRealParallel(t *testing.T) {
 	const runs, atOnce = 50, 2
 	for _, d := range realDrivers {
 		t.Run(d.name, func(t *testing.T) {
-			r := newReal(t, d.open(t))
+			r := newReal(t, d)
 			r.gate = newGate(atOnce)
 			var under, most atomic.Int64
 			done := make(chan error, runs)

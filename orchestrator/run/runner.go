@@ -43,6 +43,8 @@ var (
 type Options struct {
 	Runtime sandbox.Runtime
 	Owner   *journal.Owner
+	// Class is the runtime class of every run; "" is the driver's default. A missing one is refused.
+	Class string
 	// Image resolves the name of a provider's image.
 	Image func(ctx context.Context, name string) (sandbox.Image, error)
 	// Create opens a new file of the store for content that comes out of a volume.

@@ -141,3 +141,6 @@ func runtimeVersion(e *engine, class string) string {
 	class = runtimeClass(class)
 	return strings.TrimSpace(class + " " + e.runtimes[class])
 }
+
+// ownKernel reports whether a runtime class is gVisor, under the name that its own documents give it.
+func ownKernel(class string) bool { return class == "runsc" }

@@ -43,6 +43,9 @@ func (d *Driver) Create(ctx context.Context, s sandbox.Spec, own *journal.Owner)
 		return nil, unavailable("runtime "+runtimeClass(s.Runtime), reason, action)
 	}
 	b := &box{d: d, e: e, own: own, spec: s, place: d.place(e), ended: make(chan struct{})}
+	if ownKernel(s.Runtime) {
+		b.place.unproved = append(b.place.unproved, sandbox.UnprovedOwnKernel)
+	}
 	if err := b.create(ctx); err != nil {
 		return nil, b.abandon(ctx, fault.From(err))
 	}
@@ -338,7 +341,7 @@ func (b *box) prove(imageID string) error {
 	}
 	b.proof = sandbox.Proof{
 		Driver: driverName, Runtime: runtimeVersion(b.e, b.spec.Runtime), SpecSHA256: digest, ImageDigest: b.spec.Image.Digest,
-		UserNS: b.e.remapped || b.e.rootless, OwnCgroup: b.group != nil, EvidenceKind: "host-tmpfs", TargetBound: "descriptor",
+		OwnKernel: ownKernel(b.spec.Runtime), UserNS: b.e.remapped || b.e.rootless, OwnCgroup: b.group != nil, EvidenceKind: "host-tmpfs", TargetBound: "descriptor",
 		Seccomp: b.spec.Seccomp.Name, Unproved: b.place.unproved, UIDMap: []string{},
 	}
 	if !b.place.mounts {

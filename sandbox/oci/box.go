@@ -96,8 +96,12 @@ func (b *box) launch() (net.Conn, error) {
 	cmd := exec.Command(b.runc.path, b.arguments()...)
 	cmd.Env = []string{}
 	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{peer}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &b.out, &b.errs, outputDrain
+	if b.runc.channel() == sandbox.ChannelStdio {
+		cmd.Stdin, cmd.Stdout = peer, peer
+	} else {
+		cmd.ExtraFiles = []*os.File{peer}
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's interrupt is ours to handle
 	if b.runtimeGroup != "" {
 		group, err := os.Open(b.runtimeGroup)
@@ -117,13 +121,17 @@ func (b *box) launch() (net.Conn, error) {
 	return conn, nil
 }
 
-// arguments are runc's.
+// arguments are the runtime's.
 func (b *box) arguments() []string {
-	args := []string{"--root", b.dir.state(), "--log", b.dir.log(), "--log-format", "json"}
+	args := append([]string{"--root", b.dir.state(), "--log", b.dir.log(), "--log-format", "json"}, b.runc.options...)
 	if b.group.Manager() == cgroup.Systemd {
 		args = append(args, "--systemd-cgroup")
 	}
-	return append(args, "run", "--bundle", b.dir.bundle(), "--preserve-fds", "1", containerID(b.spec.ID))
+	args = append(args, "run", "--bundle", b.dir.bundle())
+	if b.runc.channel() == sandbox.ChannelFD3 {
+		args = append(args, "--preserve-fds", "1")
+	}
+	return append(args, containerID(b.spec.ID))
 }
 
 // reap waits for runc; Destroy waits for it in turn.
@@ -135,7 +143,7 @@ func (b *box) reap(cmd *exec.Cmd) {
 		b.waitErr = err
 		return
 	}
-	b.exit.Engine = "runc: " + cmd.ProcessState.String()
+	b.exit.Engine = b.runc.kind + ": " + cmd.ProcessState.String()
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	b.exit.Code = status.ExitStatus() // runc passes its container's on, 128 plus signal included
 	if status.Signaled() {
@@ -149,7 +157,12 @@ func (b *box) admit(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := verifyProcess(pid, b.host, b.idmap); err != nil {
+	if b.runc.ownKernel {
+		err = verifyKernel(pid)
+	} else {
+		err = verifyProcess(pid, b.host, b.idmap)
+	}
+	if err != nil {
 		return err
 	}
 	return b.group.Verify(ctx, pid)
@@ -247,7 +260,7 @@ func (b *box) Kill(ctx context.Context) error {
 func (b *box) Proof() sandbox.Proof {
 	return sandbox.Proof{
 		Driver: DriverName, Runtime: b.runc.String(), SpecSHA256: b.digest, ImageDigest: b.spec.Image.Digest,
-		UserNS: b.idmap != nil, UIDMap: b.idmap.Lines(), OwnCgroup: true, EvidenceKind: "host-tmpfs", TargetBound: "descriptor", Seccomp: b.spec.Seccomp.Name,
+		OwnKernel: b.runc.ownKernel, UserNS: b.idmap != nil, UIDMap: b.idmap.Lines(), OwnCgroup: true, EvidenceKind: "host-tmpfs", TargetBound: "descriptor", Seccomp: b.spec.Seccomp.Name,
 		Unproved: append([]string{}, b.unproved...),
 	}
 }

@@ -129,6 +129,10 @@ func (b *box) makeCgroup(ctx context.Context) error {
 // be none the run has the ids of its Spec on the host too, and the proof says so.
 func (b *box) takeIDs(context.Context) error {
 	b.host = b.spec.User
+	if b.runc.ownKernel {
+		b.unproved = append(b.unproved, sandbox.UnprovedOwnKernel)
+		return nil
+	}
 	if obstacle := b.driver.noUserNS(); obstacle != "" {
 		b.unproved = append(b.unproved, "The run has no user namespace of its own: "+obstacle+
 			". Runs share one user of this host, and that user's kernel quotas.")
@@ -256,7 +260,7 @@ func (b *box) cgroupsPath() string {
 // writeBundle renders the spec. From then on the journal lists a container, so that a sweep looks for one.
 func (b *box) writeBundle(context.Context) error {
 	host := sandbox.HostPaths{
-		RootFS: b.rootfs, Evidence: b.dir.evidence(), Cgroup: b.cgroupsPath(), Channel: sandbox.ChannelFD3, UserNS: b.idmap,
+		RootFS: b.rootfs, Evidence: b.dir.evidence(), Cgroup: b.cgroupsPath(), Channel: b.runc.channel(), UserNS: b.idmap,
 	}
 	for i := range b.spec.Targets {
 		host.Targets = append(host.Targets, b.dir.target(i))

@@ -28,7 +28,7 @@ func TestParseVersion(t *testing.T) {
 		"crun version 1.21\n":                 "",
 		"":                                    "",
 	} {
-		p, err := parseVersion(text)
+		p, err := parseVersion(classes[defaultRuntime], text)
 		if got := ""; err == nil {
 			got = p.String()
 			if got != want {

@@ -22,8 +22,11 @@ import (
 // DriverName is this driver's name in settings, proofs, journals and errors.
 const DriverName = "oci"
 
-// defaultRuntime is the one runtime class that this driver offers.
-const defaultRuntime = "runc"
+// The runtime classes that this driver offers: the first where a Spec names none.
+const (
+	defaultRuntime = "runc"
+	gvisor         = "runsc"
+)
 
 // Options configures a Driver.
 type Options struct {
@@ -37,7 +40,7 @@ type Driver struct {
 	noUserNS func() string // why runs have no user namespace of their own, "" when they do
 
 	mu    sync.Mutex
-	found *program // the usable runtime, nil until it was found once
+	found map[string]*program // the usable runtimes that were found, by class
 }
 
 var _ sandbox.Runtime = (*Driver)(nil)
@@ -47,7 +50,7 @@ func New(o Options) *Driver {
 	if o.Runtime == "" {
 		o.Runtime = defaultRuntime
 	}
-	return &Driver{runtime: o.Runtime, noUserNS: userns.Obstacle}
+	return &Driver{runtime: o.Runtime, noUserNS: userns.Obstacle, found: map[string]*program{}}
 }
 
 // Name is "oci".
@@ -61,13 +64,16 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Facts, error) {
 		Driver: DriverName, CgroupMode: string(host.Mode), CgroupDriver: string(host.Manager),
 		Privileged: staging.Privileged() && host.Usable, Runtimes: map[string]string{}, Missing: []string{},
 	}
-	runc, runtimeErr := d.program(ctx)
+	runc, runtimeErr := d.program(ctx, classes[defaultRuntime])
 	if err := context.Cause(ctx); err != nil {
 		return sandbox.Facts{}, fault.From(err)
 	}
 	if runc != nil {
 		facts.EngineVersion = runc.version
 		facts.Runtimes[runc.kind] = runc.version
+	}
+	if _, err := lookup(gvisor); err == nil {
+		facts.Runtimes[gvisor] = "" // to ask it for its version would cost every start of rea more than a run of runc
 	}
 	if _, ok := unifiedTree(); !ok {
 		facts.Missing = append(facts.Missing, unprovedRuntime)
@@ -86,16 +92,20 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Facts, error) {
 }
 
 // usable refuses what this driver cannot run, before anything is made.
-func (d *Driver) usable(ctx context.Context, class string) (*program, error) {
-	if class != "" && class != defaultRuntime {
-		return nil, unavailable("runtime "+class,
-			fmt.Sprintf("The runtime class %q is not available: %s.", class, refusal(class)),
-			"Leave the runtime class away, or set it to runc.")
+func (d *Driver) usable(ctx context.Context, name string) (*program, error) {
+	if name == "" {
+		name = defaultRuntime
+	}
+	c, known := classes[name]
+	if !known {
+		return nil, unavailable("runtime "+name,
+			fmt.Sprintf("The runtime class %q is not available: %s.", name, refusal(name)),
+			"Leave the runtime class away (REA_SANDBOX_RUNTIME), or set it to runc or runsc.")
 	}
 	if err := privileges(); err != nil {
 		return nil, err
 	}
-	return d.program(ctx)
+	return d.program(ctx, c)
 }
 
 // privileges refuses an ordinary user: without mounts and cgroups of ours a run would have no quotas and no limits.
@@ -108,7 +118,7 @@ func privileges() error {
 		"Run rea as root, or use the docker driver (REA_SANDBOX_DRIVER=docker) as a member of the engine's group.")
 }
 
-// refusal says why a runtime other than runc is not used. None is ever replaced by another silently.
+// refusal says why a runtime is not used. None is ever replaced by another silently.
 func refusal(kind string) string {
 	switch kind {
 	case "crun":
@@ -116,8 +126,8 @@ func refusal(kind string) string {
 			return "crun does not work on a host whose cgroups are in hybrid mode, like this one"
 		}
 		return "crun was not verified with this driver yet"
-	case "runsc":
-		return "gVisor has another kernel and another process model, which this driver does not support yet"
+	case gvisor:
+		return "gVisor is asked for as a runtime class (REA_SANDBOX_RUNTIME), and not put in runc's place"
 	}
 	return "this driver does not know it"
 }

@@ -134,6 +134,30 @@ func verifyProcess(pid int, user sandbox.User, ids *sandbox.IDMap) error {
 	return checkStatus(string(status)+"OOMScoreAdj:\t"+string(adj), user)
 }
 
+// verifyKernel looks at the process of a runtime that is the run's kernel: whatever gets out of the run is inside that
+// one, which must be confined itself and not be root.
+func verifyKernel(pid int) error {
+	status, err := readBounded(fmt.Sprintf("/proc/%d/status", pid), maxStatus)
+	if err != nil {
+		return err
+	}
+	want := map[string]string{"NoNewPrivs": "1", "Seccomp": "2"}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.Join(strings.Fields(value), " ")
+		if name == "Uid" && strings.HasPrefix(value, "0 ") {
+			return notContained(name, "is root's")
+		}
+		if want[name] == value {
+			delete(want, name)
+		}
+	}
+	for name := range want {
+		return notContained(name, "of the runtime's own kernel is not set")
+	}
+	return nil
+}
+
 // verifyMaps compares the maps of the process's user namespace with those that were asked for.
 func verifyMaps(pid int, ids *sandbox.IDMap) error {
 	if ids == nil {
