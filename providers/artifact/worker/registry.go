@@ -34,6 +34,8 @@ func readerOf(f artifact.Format) func(c *container) error {
 		return readLZMA
 	case artifact.FormatMachOUniversal:
 		return readFat
+	case artifact.FormatOLE:
+		return readOLE
 	case artifact.FormatSquashFS:
 		return readSquashFS
 	case artifact.FormatPbzx:
