@@ -219,8 +219,8 @@ func skillDirs(clients []string, to string) ([]string, error) {
 		dir, err := absolute(to)
 		return []string{dir}, err
 	}
-	home := os.Getenv("HOME")
-	if !filepath.IsAbs(home) {
+	home := userHome()
+	if home == "" {
 		return nil, usage("this user has no home directory; name one with --to")
 	}
 	var dirs []string
