@@ -42,6 +42,7 @@ const (
 // Config is the immutable configuration of a Host.
 type Config struct {
 	Driver     string       // DriverAuto, DriverDocker or DriverOCI
+	Runtime    string       // runtime class of every run, "" for the driver's default; a missing one is refused
 	EngineHost string       // engine address as in DOCKER_HOST, "" for the usual socket
 	StateDir   string       // absolute: store, journal, images and locks
 	Concurrent int          // runs of this process at once; 0 means one for each processor
@@ -250,7 +251,7 @@ func (h *Host) assemble(ctx context.Context) (*machine, error) {
 		}
 	}
 	m.runner = run.New(run.Options{
-		Runtime: driver, Owner: owner, WorkerSHA256: workerSHA256, Concurrent: h.config.Concurrent,
+		Runtime: driver, Class: h.config.Runtime, Owner: owner, WorkerSHA256: workerSHA256, Concurrent: h.config.Concurrent,
 		Image:    func(_ context.Context, name string) (sandbox.Image, error) { return h.image(driver, name) },
 		Create:   func(ctx context.Context) (volume.Sink, error) { return st.Create(ctx) },
 		HostFull: func(err error) bool { return errors.Is(err, cgroup.ErrCeiling) },
@@ -311,12 +312,24 @@ func (h *Host) choose(ctx context.Context) (sandbox.Runtime, error) {
 		if err != nil {
 			return nil, err
 		}
-		if facts.Available {
+		if facts.Available && !h.lacksClass(&facts) {
 			return d, nil
 		}
 		missing = append(missing, facts)
 	}
 	return nil, noDriver(missing)
+}
+
+// lacksClass reports whether a driver cannot give the runtime class that was asked for, and notes why. A driver that
+// was named itself says why when it is asked to.
+func (h *Host) lacksClass(f *sandbox.Facts) bool {
+	class := h.config.Runtime
+	if _, known := f.Runtimes[class]; class == "" || known || h.config.Driver != DriverAuto {
+		return false
+	}
+	f.Reason = fmt.Sprintf("It has no runtime class %q here.", class)
+	f.Action = "Install that runtime, or leave REA_SANDBOX_RUNTIME unset."
+	return true
 }
 
 func noDriver(missing []sandbox.Facts) error {

@@ -151,7 +151,7 @@ func (a *app) chooseFormat() error {
 // host makes the machinery; it touches nothing until something needs it.
 func (a *app) host(log func(string)) *orchestrator.Host {
 	return orchestrator.New(orchestrator.Config{
-		Driver: a.config.Sandbox.Driver, EngineHost: a.config.Engine.Host, StateDir: a.config.StateDir,
+		Driver: a.config.Sandbox.Driver, Runtime: a.config.Sandbox.Runtime, EngineHost: a.config.Engine.Host, StateDir: a.config.StateDir,
 		Keeper: keeperArgs(a.config.Engine.Host), Log: log,
 	})
 }

@@ -25,7 +25,8 @@ import (
 // read.
 type Config struct {
 	Sandbox struct {
-		Driver string `mapstructure:"driver"` // auto, docker or oci
+		Driver  string `mapstructure:"driver"`  // auto, docker or oci
+		Runtime string `mapstructure:"runtime"` // runtime class, "" for the driver's own
 	} `mapstructure:"sandbox"`
 	Engine struct {
 		Host string `mapstructure:"host"` // a unix socket as in DOCKER_HOST, "" for the usual one
@@ -68,6 +69,9 @@ var (
 	driverSetting = setting{key: "sandbox.driver", env: "REA_SANDBOX_DRIVER", flag: "driver", initial: orchestrator.DriverAuto,
 		usage: "what makes containers: `auto`, docker or oci", accepts: "auto, docker or oci",
 		valid: oneOf(orchestrator.DriverAuto, orchestrator.DriverDocker, orchestrator.DriverOCI)}
+	runtimeSetting = setting{key: "sandbox.runtime", env: "REA_SANDBOX_RUNTIME", flag: "runtime",
+		usage: "`class` of the container runtime, such as runsc", accepts: "the name of an OCI runtime that the driver knows, or nothing for its own",
+		valid: func(s string) bool { return s == "" || regexpMatch(`^[a-z0-9][a-z0-9._-]{0,63}$`)(s) }}
 	engineSetting = setting{key: "engine.host", env: "DOCKER_HOST", flag: "engine-host",
 		usage: "`address` of the container engine, a unix socket", accepts: "unix:// and the absolute path of a socket, or nothing for the usual one",
 		valid: func(s string) bool { return s == "" || strings.HasPrefix(s, "unix:///") }}
@@ -88,7 +92,7 @@ var (
 
 // everywhere are the settings that any command may need; of the server the rest.
 var (
-	everywhere = []setting{driverSetting, engineSetting, stateSetting}
+	everywhere = []setting{driverSetting, runtimeSetting, engineSetting, stateSetting}
 	ofServer   = []setting{providerSetting, responseSetting, profileSetting, familiesSetting}
 )
 
