@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -112,7 +113,15 @@ func TestRealRuns(t *testing.T) {
 			}
 			checkExtraction(t, checked("extract_artifact", `{"logical_paths":["notes"]}`), "notes", oldFiles["notes"])
 			checked("get_evidence_bundle", `{}`)
+			reference := `{"kind":"retained-evidence","evidence_id":` + quoted(left) + `}`
+			view := checked("inspect_analysis_view", `{"source":`+reference+`,"view":{"kind":"inventory","collection":"occurrences","logical_paths":["notes"]}}`)
+			path := filepath.Join(t.TempDir(), "e.json")
+			checkSchema(t, "export_evidence_bundle", unmarked(t, c.call("export_evidence_bundle", `{"path":`+quoted(path)+`}`)))
 			checked("close_binary", `{}`)
+			checked("import_evidence_bundle", `{"path":`+quoted(path)+`}`)
+			if again := checked("inspect_analysis_view", `{"source":`+reference+`,"view":{"kind":"inventory","collection":"occurrences","logical_paths":["notes"]}}`); !bytes.Equal(again, view) || !bytes.Contains(view, []byte(`"logical_path":"notes"`)) {
+				t.Errorf("a view after the way out and in:\n%s\n%s", view, again)
+			}
 		})
 	}
 	if len(ids) > 1 {
