@@ -79,6 +79,7 @@ func (v *visitor) File(path []byte, f *target.File) error {
 		}
 		return f.Close()
 	}
+	m.blob(path)
 	if hasSuffix(string(path), ".asar") {
 		m.companions = below(v.d.root, append(path[:len(path):len(path)], companionSuffix...))
 	}

@@ -67,7 +67,11 @@ func (t *tarReader) bytes(m *member, h *tar.Member) {
 		m.problem = fmt.Sprintf("Its data is cut: %d bytes declared, %d present.", h.Size, src.size-h.Start)
 		return
 	}
-	t.c.stored(m, h.Start, h.Size)
+	if h.Sparse == nil {
+		t.c.stored(m, h.Start, h.Size)
+		return
+	}
+	m.from(func() io.Reader { return h.Sparse.Expand(io.NewSectionReader(src, h.Start, h.Size)) })
 }
 
 // stream gives the members of an archive inside a compressed stream.
@@ -84,7 +88,12 @@ func (t *tarReader) stream() error {
 			continue
 		}
 		if m.hasBytes() {
-			m.open = func() (io.ReadCloser, error) { return io.NopCloser(t.r), nil }
+			m.from(func() io.Reader {
+				if h.Sparse != nil {
+					return h.Sparse.Expand(t.r)
+				}
+				return t.r
+			})
 		}
 		if err := t.c.one(m, buf); err != nil {
 			return err
@@ -114,15 +123,19 @@ func (t *tarReader) member(h *tar.Member) *member {
 	case h.Type == tar.TypeHardLink:
 		m.method, m.declared = "hard-link", -1
 		m.resolve = func(m *member) { t.follow(m, h.Link) }
-	case h.Sparse:
+	case h.Sparse != nil && h.Sparse.Problem != "":
 		m.method = "sparse"
-		m.problem = "It is a sparse member, which is not read."
-	case !h.IsRegular() && 'A' <= h.Type && h.Type <= 'Z':
+		m.problem = "It is a sparse member that is not read: " + h.Sparse.Problem + "."
+	case h.Sparse == nil && !h.IsRegular() && 'A' <= h.Type && h.Type <= 'Z':
 		m.method = "type-" + string(rune(h.Type))
 		m.problem = fmt.Sprintf("It is a member of type %q, which is not read.", h.Type)
 	default:
 		m.finish = func() error { t.remember(name, m); return nil }
+		if h.Sparse != nil {
+			m.method, m.declared = "sparse", h.Sparse.Size
+		}
 	}
+	t.image(m, name)
 	return t.c.add(m, split(name))
 }
 

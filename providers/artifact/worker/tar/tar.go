@@ -53,7 +53,7 @@ type Member struct {
 	Mode   int64 // permission bits; 0 where the field is broken
 	Size   int64 // bytes that follow
 	Start  int64 // offset of the first of them
-	Sparse bool  // the bytes are the stored parts of a sparse file, not its content
+	Sparse *Map  // of a sparse file, nil for every other: the bytes are its pieces
 	Notes  []string
 }
 
@@ -148,11 +148,14 @@ func (t *Reader) next() (*Member, error) {
 		if err := over.apply(m); err != nil {
 			return nil, fmt.Errorf("%w at byte %d: %w", ErrFormat, t.off-blockSize, err)
 		}
-		if m.Type == TypeSparse {
-			if err := t.sparseMap(); err != nil {
-				return nil, err
-			}
-			m.Sparse = true
+		switch {
+		case m.Type == TypeSparse:
+			m.Sparse, err = t.oldMap()
+		case over.sparse.some:
+			m.Sparse, err = t.paxMap(&over.sparse, m)
+		}
+		if err != nil {
+			return nil, err
 		}
 		t.expect(m)
 		return m, nil
@@ -164,6 +167,9 @@ func (t *Reader) expect(m *Member) {
 	switch m.Type {
 	case TypeHardLink, TypeSymlink, TypeChar, TypeBlock, TypeDirectory, TypeFIFO:
 		m.Size = 0 // whatever the field says, no bytes follow
+	}
+	if m.Sparse != nil && m.Sparse.Problem == "" {
+		m.Sparse.check(m.Size)
 	}
 	m.Start = t.off
 	t.left, t.pad = m.Size, -m.Size&(blockSize-1)
@@ -258,25 +264,11 @@ func (t *Reader) special(m *Member, over *overrides) error {
 	return nil
 }
 
-// sparseMap skips the continuation blocks of an old GNU sparse header.
-func (t *Reader) sparseMap() error {
-	more := t.block[482] != 0
-	for more {
-		n, err := io.ReadFull(t.r, t.block[:])
-		t.off += int64(n)
-		if err != nil {
-			return io.ErrUnexpectedEOF
-		}
-		more = t.block[504] != 0
-	}
-	return nil
-}
-
 // overrides are fields that come in headers of their own.
 type overrides struct {
 	name, link []byte
 	size       *string
-	sparse     bool
+	sparse     sparseRecords
 	notes      []string
 }
 
@@ -302,10 +294,8 @@ func (o *overrides) records(b []byte) {
 		case k == "size":
 			s := string(value)
 			o.size = &s
-		case k == "GNU.sparse.name":
-			o.name, o.sparse = bytes.Clone(value), true
 		case strings.HasPrefix(k, "GNU.sparse."):
-			o.sparse = true
+			o.sparse.record(k[len("GNU.sparse."):], value)
 		}
 	}
 }
@@ -313,6 +303,9 @@ func (o *overrides) records(b []byte) {
 func (o *overrides) apply(m *Member) error {
 	if o.name != nil {
 		m.Name = o.name
+	}
+	if o.sparse.name != nil {
+		m.Name = o.sparse.name
 	}
 	if o.link != nil {
 		m.Link = o.link
@@ -324,7 +317,6 @@ func (o *overrides) apply(m *Member) error {
 		}
 		m.Size = n
 	}
-	m.Sparse = o.sparse
 	m.Notes = o.notes
 	return nil
 }
