@@ -48,7 +48,7 @@ probe: build ## show every control as a process inside sees it, for each driver
 	@$(GO) test -count=1 -v -run '^Test(Conformance|Privileged|Ordinary)$$/^Controls$$' ./sandbox/oci ./sandbox/docker
 
 soak: build ## kill cores at random over 1,000 runs with each driver, and flood one with 10 GiB (SOAK=1000)
-	REA_TEST_SOAK=$(or $(SOAK),1000) $(GO) test -count=1 -v -timeout 120m -run '^TestSoak$$' ./orchestrator
+	REA_TEST_SOAK=$(or $(SOAK),1000) $(GO) test -count=1 -v -timeout 120m -run '^Test(Soak|CrashAtEachLine)$$' ./orchestrator
 	REA_TEST_FLOOD=10737418240 $(GO) test -count=1 -v -timeout 60m -run '^TestRealFlood$$' ./orchestrator/run
 
 bench: build ## measure what users wait for, each figure beside an alternative in the same run

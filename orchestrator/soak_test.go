@@ -28,6 +28,7 @@ const (
 	soakVariable = "REA_TEST_SOAK"      // how many runs are begun, for each driver; make soak sets it
 	coreVariable = "REA_TEST_SOAK_CORE" // in a core that may be killed: driver, state directory and destination, by newlines
 	stepVariable = "REA_TEST_SOAK_STEP" // at which line of its journal it dies, 0 for none
+	onceVariable = "REA_TEST_SOAK_ONCE" // it extracts once and ends
 )
 
 // keeperMode is the hidden mode of this test's program, as rea itself has one.
@@ -68,10 +69,11 @@ func TestSoakCore(t *testing.T) {
 	}()
 	h := New(Config{Driver: setting[0], StateDir: setting[1], Keeper: []string{keeperMode}})
 	path, _ := sample(t, "1.0.0")
-	for n := 0; ctx.Err() == nil; n++ {
+	once := os.Getenv(onceVariable) != ""
+	for n := 0; ctx.Err() == nil && (n == 0 || !once); n++ {
 		fmt.Println("\nbegin")
 		record, _, err := h.Inventory(ctx, path, artifact.PolicyFail, func(run.Progress) {})
-		if err == nil && n%2 == 1 {
+		if err == nil && (n%2 == 1 || once) {
 			to := filepath.Join(setting[2], journal.NewID())
 			if record, err = h.Extract(ctx, path, session.ExtractOptions{Policy: artifact.PolicyFail, To: to}, func(run.Progress) {}); err == nil {
 				fmt.Println("\nplaced", to)
@@ -145,10 +147,11 @@ type core struct {
 	out *bufio.Scanner
 }
 
-func (s *soak) start(t *testing.T, step int) *core {
+func (s *soak) start(t *testing.T, step int, more ...string) *core {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSoakCore$", "-test.count=1")
 	cmd.Env = append(os.Environ(), coreVariable+"="+strings.Join([]string{s.driver, s.state, s.out}, "\n"), stepVariable+"="+strconv.Itoa(step))
+	cmd.Env = append(cmd.Env, more...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -207,6 +210,34 @@ func (s *soak) victim(t *testing.T, random *rand.Rand) {
 	}
 }
 
+// TestCrashAtEachLine kills a core with its keeper at each line of its journal, from the first run of an inventory to
+// the last step of an extraction, and sweeps after each.
+func TestCrashAtEachLine(t *testing.T) {
+	for _, driver := range []string{DriverOCI, DriverDocker} {
+		t.Run(driver, func(t *testing.T) {
+			requireDriver(t, New(Config{Driver: driver, StateDir: t.TempDir()}))
+			stride := 7 // a part of them, another one in each test of a driver's own suite
+			if os.Getenv(soakVariable) != "" {
+				stride = 1
+			}
+			s := &soak{driver: driver, state: t.TempDir(), out: t.TempDir(), runs: map[string]bool{}}
+			for step := 1; ; step += stride {
+				c := s.start(t, step, onceVariable+"=1")
+				s.hear(t, c, false)
+				if c.cmd.Wait() == nil { // it lived to its end
+					break
+				}
+				s.remember(t)
+				s.sweep(t)
+			}
+			s.check(t)
+			if len(s.acked) == 0 {
+				t.Error("no core lived to its end")
+			}
+		})
+	}
+}
+
 // remember notes the runs that the dead have left.
 func (s *soak) remember(t *testing.T) {
 	t.Helper()
@@ -223,7 +254,7 @@ func (s *soak) remember(t *testing.T) {
 			s.runs[e.Run] = true
 		}
 	}
-	t.Logf("%d runs begun, %d acknowledged, %d dead cores with %d runs", s.begun, len(s.acked), dead, len(s.runs))
+	t.Logf("%d runs begun, %d acknowledged, %d dead cores, %d runs left by the dead", s.begun, len(s.acked), dead, len(s.runs))
 }
 
 // sweep sweeps once, while the survivor still works.

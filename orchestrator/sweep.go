@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"rea/evidence/fault"
@@ -42,11 +43,11 @@ func sweepOwner(ctx context.Context, d *journal.Dead, drivers []sandbox.Runtime)
 		receipt, err := driver.Sweep(ctx, d)
 		s.Made = append(s.Made, receipt.Made...)
 		s.Remains = append(s.Remains, receipt.Remains...)
-		if err != nil && s.Reason == "" {
-			s.Reason = fault.From(err).Message
-		}
 		if s.Reason == "" {
 			s.Reason = receipt.Reason
+		}
+		if err != nil && s.Reason == "" {
+			s.Reason = fault.From(err).Message
 		}
 	}
 	sweepStaging(d, &s)
@@ -106,6 +107,9 @@ func sweepStaging(d *journal.Dead, s *Swept) {
 		resource := sandbox.Resource{Kind: e.Kind, Name: e.Name}
 		s.Made = append(s.Made, resource)
 		err := removeStaging(e.Name)
+		if !e.Confirmed && errors.Is(err, fs.ErrPermission) {
+			err = nil // its owner was not let in there either, so it was never made
+		}
 		if err == nil {
 			err = d.Gone(e)
 		}

@@ -70,25 +70,22 @@ func (t Teardown) Sweep(ctx context.Context, entries []journal.Entry) (Receipt, 
 	return total, t.incomplete(total)
 }
 
-// runsOf groups by run the entries of the runs that no other driver has a part in. A run's directory carries no
-// driver's mark, so a run of which nothing else was made yet is anybody's.
+// runsOf groups a driver's entries by run. A run belongs to one driver, which marks all that it makes.
 func runsOf(driver string, entries []journal.Entry) [][]journal.Entry {
-	runs, foreign := map[string][]journal.Entry{}, map[string]bool{}
+	runs := map[string][]journal.Entry{}
 	var order []string
 	for _, e := range entries {
-		if _, known := runs[e.Run]; !known {
+		if e.Detail[DriverKey] != driver {
+			continue
+		}
+		if runs[e.Run] == nil {
 			order = append(order, e.Run)
 		}
 		runs[e.Run] = append(runs[e.Run], e)
-		if by := e.Detail[DriverKey]; by != driver && (by != "" || e.Kind != KindRunDirectory) {
-			foreign[e.Run] = true
-		}
 	}
-	var list [][]journal.Entry
-	for _, run := range order {
-		if !foreign[run] {
-			list = append(list, runs[run])
-		}
+	list := make([][]journal.Entry, len(order))
+	for i, run := range order {
+		list[i] = runs[run]
 	}
 	return list
 }

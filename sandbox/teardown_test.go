@@ -17,12 +17,12 @@ func TestRunsOf(t *testing.T) {
 	mine, other := map[string]string{DriverKey: "mine"}, map[string]string{DriverKey: "other"}
 	var got [][]uint64
 	for _, run := range runsOf("mine", []journal.Entry{
-		{Seq: 1, Run: "a", Kind: KindRunDirectory}, {Seq: 2, Run: "b", Kind: KindRunDirectory},
-		{Seq: 3, Run: "a", Kind: KindContainer, Detail: mine}, // with 1: a whole run of ours
-		{Seq: 4, Run: "b", Kind: KindCgroup, Detail: other},   // with 2: somebody else's
-		{Seq: 5, Run: "c", Kind: KindRunDirectory},            // anybody's
-		{Seq: 6, Run: "d", Kind: KindContainer},               // nobody's mark
-		{Seq: 7, Kind: "staging"},                             // no run's
+		{Seq: 1, Run: "a", Kind: KindRunDirectory, Detail: mine}, {Seq: 2, Run: "b", Kind: KindRunDirectory, Detail: other},
+		{Seq: 3, Run: "a", Kind: KindContainer, Detail: mine},    // with 1: a whole run of ours
+		{Seq: 4, Run: "b", Kind: KindCgroup, Detail: other},      // with 2: somebody else's
+		{Seq: 5, Run: "c", Kind: KindRunDirectory, Detail: mine}, // all else of it is gone
+		{Seq: 6, Run: "d", Kind: KindContainer},                  // nobody's mark
+		{Seq: 7, Kind: "staging"},                                // no run's
 	}) {
 		var list []uint64
 		for _, e := range run {

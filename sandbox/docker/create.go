@@ -131,7 +131,7 @@ func (b *box) labels(image map[string]string) map[string]string {
 
 // makeDirectory makes the run's directory; the journal writes and confirms its entry itself.
 func (b *box) makeDirectory() (err error) {
-	if b.dir, err = b.own.RunDir(b.spec.ID); err == nil {
+	if b.dir, err = b.own.RunDir(b.spec.ID, map[string]string{sandbox.DriverKey: driverName}); err == nil {
 		b.made = append(b.made, sandbox.Resource{Kind: sandbox.KindRunDirectory, Name: b.dir})
 	}
 	return err

@@ -150,9 +150,9 @@ func TestLayout(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "deep", "state")
 	own := openOwner(t, state)
 	const run = "0123456789abcdef"
-	dir, err := own.RunDir(run)
+	dir, err := own.RunDir(run, nil)
 	must(t, err)
-	again, err := own.RunDir(run)
+	again, err := own.RunDir(run, nil)
 	must(t, err)
 	if dir != again || dir != filepath.Join(own.RunsDir(), run) {
 		t.Errorf("run directory %s, then %s", dir, again)
@@ -173,7 +173,7 @@ func TestLayout(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, bad := range []string{"", "..", "0123456789ABCDEF", "0123456789abcdef/.."} {
-		if _, err := own.RunDir(bad); err == nil {
+		if _, err := own.RunDir(bad, nil); err == nil {
 			t.Errorf("run %q has a directory", bad)
 		}
 	}

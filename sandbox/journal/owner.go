@@ -154,13 +154,13 @@ func (o *Owner) StateID() string { return o.state }
 func (o *Owner) RunsDir() string { return o.runs }
 
 // RunDir returns the run's directory, 0700, below RunsDir. The first call journals it under KindRunDirectory, makes
-// it and confirms it; whoever removes it calls Gone with the entry that RunEntries lists.
-func (o *Owner) RunDir(run string) (string, error) {
+// it and confirms it; whoever removes it calls Gone with the entry that RunEntries lists. Detail says what a sweeper needs.
+func (o *Owner) RunDir(run string, detail map[string]string) (string, error) {
 	if !idForm.MatchString(run) {
 		return "", fault.New(fault.ExecutionFailure, "A run id is not 16 hex digits.", "Report this: rea makes these ids itself.")
 	}
 	dir := filepath.Join(o.runs, run)
-	e, err := o.Make(run, KindRunDirectory, dir, nil)
+	e, err := o.Make(run, KindRunDirectory, dir, detail)
 	if err != nil {
 		return "", err
 	}

@@ -63,7 +63,7 @@ func (b *box) abandon(ctx context.Context, failure error) error {
 }
 
 func (b *box) create(ctx context.Context) error {
-	dir, err := b.own.RunDir(b.spec.ID)
+	dir, err := b.own.RunDir(b.spec.ID, map[string]string{sandbox.DriverKey: DriverName})
 	if err != nil {
 		return asFault("the run directory", err)
 	}
