@@ -18,6 +18,8 @@ func readerOf(f artifact.Format) func(c *container) error {
 		return readASAR
 	case artifact.FormatBzip2:
 		return readBzip2
+	case artifact.FormatCab:
+		return readCab
 	case artifact.FormatCpio:
 		return readCpio
 	case artifact.FormatCRX:

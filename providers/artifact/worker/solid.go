@@ -16,20 +16,27 @@ type solid struct {
 
 	r    io.Reader
 	at   int64 // bytes decoded
+	back int   // times that it was begun again
 	busy bool  // the decoder is at work, or panicked
 	err  error // sticky
 }
 
-// errBefore is the error of a member that lies before what was decoded already: no ordinary writer makes it.
-var errBefore = errors.New("it begins before the end of the member before it in its block")
+// maxBack bounds how often one block is decoded again for members that begin before the end of the one before them, which
+// no ordinary writer makes.
+const maxBack = 16
+
+var errBefore = errors.New("it begins before the end of the member before it in its block, as too many others do")
 
 // member reads size bytes at a place in the decoded block.
 func (s *solid) member(start, size int64) (io.ReadCloser, error) {
+	if start < s.at {
+		if s.back++; s.back > maxBack {
+			return nil, errBefore
+		}
+		s.r, s.at, s.busy, s.err = nil, 0, false, nil
+	}
 	if s.r == nil && s.err == nil {
 		s.r, s.err = s.open()
-	}
-	if start < s.at && s.err == nil {
-		return nil, errBefore
 	}
 	if start-s.at > maxEntryBytes {
 		return nil, &hit{"entry-bytes", maxEntryBytes, start - s.at, s.c.path}
