@@ -108,6 +108,7 @@ type Builder struct {
 
 	sealed         *sealed
 	contradictions []Contradiction
+	pulse          func()
 }
 
 // row is one occurrence. Its identity is computed when the graph is sealed.
@@ -152,7 +153,7 @@ type declared struct {
 func NewBuilder(root Root) *Builder {
 	b := &Builder{
 		dirs: map[dirKey]Ref{}, nameIndex: map[string]uint16{"": 0}, names: []string{""}, limited: map[string]struct{}{},
-		coverage: Coverage{Scope: ScopeRoot, Status: CoverageComplete},
+		coverage: Coverage{Scope: ScopeRoot, Status: CoverageComplete}, pulse: func() {},
 	}
 	content := root.Content
 	if content == "" {
@@ -208,6 +209,10 @@ func (b *Builder) name(s string) uint16 {
 	}
 	return i
 }
+
+// OnPulse makes the graph call f again and again while it is sealed and written: with MaxEntries on a busy host that
+// takes minutes, and nothing else is to be seen of it.
+func (b *Builder) OnPulse(f func()) { b.pulse = f }
 
 // Add puts one entry in. Parent directories that no entry names are made. Entries that share path and entry kind get
 // ordinals in the order in which they are added; a directory that was made and is then added is that one. Errors are
@@ -531,9 +536,16 @@ func (b *Builder) Finish(ctx context.Context, w io.Writer) (Manifest, error) {
 	if err != nil {
 		return m, err
 	}
-	e := newEncoder(ctx, w)
+	e := b.encoder(ctx, w)
 	b.writeInventory(e)
 	return m, e.flush()
+}
+
+// encoder is an encoder that tells how the work goes on.
+func (b *Builder) encoder(ctx context.Context, w io.Writer) *encoder {
+	e := newEncoder(ctx, w)
+	e.pulse = b.pulse
+	return e
 }
 
 // mistake is a reader's error that no input should be able to cause.

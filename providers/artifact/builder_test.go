@@ -279,3 +279,24 @@ func TestArrangement(t *testing.T) {
 		t.Errorf("%+v, want %s", c, empty)
 	}
 }
+
+// TestPulse: a graph tells that the work goes on, in each step of sealing and all through a long list.
+func TestPulse(t *testing.T) {
+	b := archive(t, "root")
+	for i := range 5 * elementsPerCheck {
+		mustAdd(t, b, file(fmt.Sprint("f", i), fmt.Sprint(i)))
+	}
+	pulses := 0
+	b.OnPulse(func() { pulses++ })
+	if _, err := b.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := 11 + 3*5; pulses < want { // steps, and what is hashed of three lists
+		t.Errorf("%d pulses while it was sealed, want %d or more", pulses, want)
+	}
+	sealed := pulses
+	finish(t, b)
+	if pulses < sealed+3*5 {
+		t.Errorf("%d pulses while it was written", pulses-sealed)
+	}
+}

@@ -18,6 +18,8 @@ type encoder struct {
 	buf []byte
 	n   int // elements since the context was looked at
 	err error
+	// pulse is called with each look at the context.
+	pulse func()
 }
 
 // encodeBuffer is how much an encoder gathers before it writes.
@@ -27,7 +29,7 @@ const encodeBuffer = 64 << 10
 const elementsPerCheck = 1024
 
 func newEncoder(ctx context.Context, w io.Writer) *encoder {
-	return &encoder{ctx: ctx, w: bufio.NewWriterSize(w, encodeBuffer)}
+	return &encoder{ctx: ctx, w: bufio.NewWriterSize(w, encodeBuffer), pulse: func() {}}
 }
 
 // flush ends the output and gives the first error.
@@ -126,6 +128,7 @@ func (e *encoder) next() bool {
 	}
 	e.n++
 	if e.n%elementsPerCheck == 0 && e.err == nil {
+		e.pulse()
 		e.err = context.Cause(e.ctx)
 	}
 	return e.err == nil

@@ -44,6 +44,7 @@ func (b *Builder) Seal(ctx context.Context) (Manifest, error) {
 		if err := context.Cause(ctx); err != nil {
 			return Manifest{}, err
 		}
+		b.pulse()
 		if err := step(); err != nil {
 			return Manifest{}, err
 		}
@@ -347,7 +348,7 @@ func (b *Builder) arrange() error {
 func (b *Builder) conclude(ctx context.Context) error {
 	s := b.sealed
 	h := sha256.New()
-	e := newEncoder(ctx, h)
+	e := b.encoder(ctx, h)
 	e.text(`{"edges":`)
 	b.writeEdges(e)
 	e.text(`,"integrity_contradictions":`)

@@ -111,7 +111,7 @@ func (b *Builder) FinishExtraction(ctx context.Context, w io.Writer, files []Ext
 		written[b.OccurrenceID(f.Ref)] = true
 	}
 	contradictions := slices.DeleteFunc(slices.Clone(b.contradictions), func(c Contradiction) bool { return !written[c.OccurrenceID] })
-	e := newEncoder(ctx, w)
+	e := b.encoder(ctx, w)
 	e.text(`{"artifacts":`)
 	e.list(len(files), func(i int) { b.writeExtracted(e, files[i]) })
 	e.text(`,"integrity_contradictions":`)

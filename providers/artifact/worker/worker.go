@@ -132,6 +132,7 @@ func (w *walk) run(c call, name string) error {
 func (w *walk) begin(r artifact.Root) {
 	if w.extract == nil {
 		w.graph = artifact.NewBuilder(r)
+		w.graph.OnPulse(func() { w.pulse(rootPath, 0) })
 	}
 }
 
