@@ -534,6 +534,11 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 		a.record.Outcome = outcomeOf(cause)
 		return stopped(a.req.Operation, cause, err)
 	}
+	if a.req.Target != nil && a.req.Target.replaced() {
+		return fault.New(fault.ArtifactChanged, "The target was removed or replaced while it was opened for the run.",
+			"Repeat the call when nothing writes to the target.").
+			WithAll(fault.Details{"operation": a.req.Operation, "boundary": "stable-artifact-read", "path": a.req.Target.Path, "reason": "the opened file has no name any more"}).Because(err)
+	}
 	f := fault.From(err)
 	if f.Details["outcome"] == nil {
 		f.With("outcome", string(Infrastructure))

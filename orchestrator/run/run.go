@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sys/unix"
 
 	"rea/evidence"
 	"rea/evidence/target"
@@ -42,6 +43,17 @@ type Progress struct {
 	Text           string // target text: escape it before showing it
 	Position       int    // place in the queue, 1 is next; 0 when not queued
 	Entries, Bytes int64
+}
+
+// replaced reports whether a part of the target has lost its last name since it was opened: it cannot be bound then.
+func (t *Target) replaced() bool {
+	for _, root := range t.Roots {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(root.File.Fd()), &st); err == nil && st.Nlink == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Result is what came out of a completed run, verified and retained.

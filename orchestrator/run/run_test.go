@@ -333,3 +333,28 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		t.Error("a closed runner took a request")
 	}
 }
+
+// A target that is replaced by a rename loses its last name while we have it open. What then fails to bind it is not
+// the host's fault.
+func TestReplacedTargetIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t")
+	if err := os.WriteFile(path, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	runtime := fakeRuntime{createErr: func() error {
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+		return fault.New(fault.ExecutionFailure, "a mount failed", "look at the host")
+	}}
+	runner, req := newFake(t, &runtime)
+	req.Target = &Target{Path: path, Roots: []target.Root{{File: f}}}
+	if _, err := runner.Do(context.Background(), req); err == nil || fault.From(err).Code != fault.ArtifactChanged {
+		t.Errorf("got %v, want artifact_changed", err)
+	}
+}
