@@ -48,6 +48,8 @@ func readerOf(f artifact.Format) func(c *container) error {
 		return readSevenZip
 	case artifact.FormatTar:
 		return readTar
+	case artifact.FormatXar, artifact.FormatPkg:
+		return readXar
 	case artifact.FormatXZ:
 		return readXZ
 	case artifact.FormatZip:
