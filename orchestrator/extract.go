@@ -120,6 +120,7 @@ type output struct {
 	entry     journal.Entry
 	placed    map[string]string // where each file of the volume went first, by its number
 	published bool
+	unmade    bool // the staging directory could not be made
 }
 
 // newOutput makes the staging area of an extraction to a directory that must not exist, or to a fresh one.
@@ -134,6 +135,12 @@ func newOutput(owner *journal.Owner, to string) (*output, error) {
 	}
 	if _, err := os.Lstat(final); err == nil {
 		return nil, destinationFault("exists", final, fs.ErrExist)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, destinationFault("io", final, err)
+	}
+	// Looked at before anything is journalled: what was never made must not stand in a journal as something that remains.
+	if err := unix.Access(filepath.Dir(final), unix.W_OK|unix.X_OK); err != nil {
+		return nil, destinationFault("io", final, err)
 	}
 	o := &output{final: final, staging: filepath.Join(filepath.Dir(final), stagingPrefix+id), owner: owner, placed: map[string]string{}}
 	if o.entry, err = owner.Make(id, kindStaging, o.staging, nil); err != nil {
@@ -147,6 +154,7 @@ func newOutput(owner *journal.Owner, to string) (*output, error) {
 
 func (o *output) make() error {
 	if err := os.Mkdir(o.staging, 0o700); err != nil {
+		o.unmade = true
 		return err
 	}
 	if err := o.owner.Confirm(o.entry); err != nil {
@@ -166,7 +174,7 @@ func destinationFault(reason, path string, cause error) error {
 	case errors.Is(cause, fs.ErrPermission):
 		return fault.New(fault.AccessDenied, fmt.Sprintf("The destination %s cannot be written.", path), "Name a directory in a place that this user may write to.").
 			With("operation", artifact.OpExtract).With("path", path).Because(cause)
-	case errors.Is(cause, fs.ErrNotExist):
+	case errors.Is(cause, fs.ErrNotExist), errors.Is(cause, unix.ENOTDIR):
 		reason = "missing"
 	case errors.Is(cause, unix.ENOSPC), errors.Is(cause, unix.EDQUOT):
 		return fault.New(fault.ResourceConstraint, "The destination's file system is full.", "Free space there, or name a destination elsewhere.").
@@ -341,8 +349,10 @@ func (o *output) remove() error {
 		_ = o.root.Close() // opened for reading names only
 		o.root = nil
 	}
-	if err := removeStaging(o.staging); err != nil {
-		return err
+	if !o.unmade {
+		if err := removeStaging(o.staging); err != nil {
+			return err
+		}
 	}
 	return o.owner.Gone(o.entry)
 }

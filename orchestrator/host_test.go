@@ -13,6 +13,7 @@ import (
 	"rea/evidence"
 	"rea/evidence/fault"
 	"rea/images"
+	"rea/orchestrator/catalog"
 	"rea/orchestrator/run"
 	"rea/orchestrator/session"
 	"rea/providers/artifact"
@@ -165,5 +166,52 @@ func TestExtractTheSample(t *testing.T) {
 				t.Errorf("extra files: %v", got)
 			}
 		})
+	}
+}
+
+// One record stands for equal bytes; each side of a comparison still has the name that it was asked for by.
+func TestEqualVersionsKeepTheirNames(t *testing.T) {
+	h := newHost(t, DriverAuto)
+	path, _ := sample(t, "1.0.0")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"before.zip", "after.zip"} {
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := session.New(session.Options{Analyzer: h, Catalog: catalog.Builtin()})
+	defer s.Close(context.Background())
+	v, err := s.CompareVersions(context.Background(), filepath.Join(dir, "before.zip"), filepath.Join(dir, "after.zip"), artifact.PolicyFail, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Old.Subject.Name != "before.zip" || v.New.Subject.Name != "after.zip" || v.Old.ID != v.New.ID {
+		t.Errorf("old %q, new %q, ids %s and %s", v.Old.Subject.Name, v.New.Subject.Name, v.Old.ID, v.New.ID)
+	}
+}
+
+// Where an extraction cannot go, nothing is made and nothing is journalled.
+func TestExtractionDestinations(t *testing.T) {
+	h := newHost(t, DriverAuto)
+	path, _ := sample(t, "1.0.0")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for to, reason := range map[string]string{file: "exists", filepath.Join(file, "x"): "missing", filepath.Join(dir, "no", "x"): "missing"} {
+		_, err := h.Extract(context.Background(), path, session.ExtractOptions{Policy: artifact.PolicyFail, To: to}, nil)
+		f := fault.From(err)
+		if f == nil || f.Code != fault.InvalidRequest || f.Details["reason"] != reason {
+			t.Errorf("%s: got %v, want invalid_request with reason %s", to, err, reason)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }

@@ -49,9 +49,11 @@ type hashResult struct {
 
 func newAttempt(r *Runner, req Request, report func(Progress)) *attempt {
 	m := req.Provider.Manifest()
+	needs, lowered := fit(m.Needs, req.Target.fileSize(), r.o.Ceiling, int64(max(r.o.Concurrent, 1)))
+	m.Needs = needs
 	a := &attempt{r: r, req: req, manifest: m, report: report, called: make(chan struct{})}
 	a.record = Record{RunID: journal.NewID(), Provider: m.ID, Operation: req.Operation, Started: time.Now().UTC(),
-		WorkerSHA256: r.o.WorkerSHA256}
+		WorkerSHA256: r.o.WorkerSHA256, Lowered: lowered}
 	return a
 }
 
@@ -132,11 +134,7 @@ func (a *attempt) buildSpec(image sandbox.Image) (sandbox.Spec, error) {
 	if err != nil {
 		return sandbox.Spec{}, err
 	}
-	memory := needs.Memory + needs.EvidenceBytes
-	for _, t := range needs.Scratch {
-		memory += t.Bytes
-	}
-	limits := sandbox.Limits{Memory: memory, PIDs: needs.PIDs, CPU: needs.CPU, NoFile: fileLimit,
+	limits := sandbox.Limits{Memory: charged(needs), PIDs: needs.PIDs, CPU: needs.CPU, NoFile: fileLimit,
 		FileSize: uint64(max(needs.EvidenceBytes, maxScratch(needs.Scratch)))}
 	a.record.Limits = limits
 	spec := sandbox.Spec{

@@ -86,6 +86,7 @@ type Record struct {
 	WorkerVersion string          `json:"worker_version"`
 	WorkerSHA256  string          `json:"worker_sha256"`
 	Limits        sandbox.Limits  `json:"limits"`
+	Lowered       []Lowered       `json:"lowered,omitzero"` // quotas that this host could not give in full
 	Usage         sandbox.Usage   `json:"usage"`
 	Proof         sandbox.Proof   `json:"proof"`
 	Receipt       sandbox.Receipt `json:"receipt"`

@@ -59,7 +59,7 @@ func (s *Session) InspectArtifact(ctx context.Context, in InspectInput, progress
 
 // keepPart retains what verified before a failure, so that the reference in the error can be used; a call that was
 // cancelled keeps it too. It returns the failure.
-func (s *Session) keepPart(ctx context.Context, part *evidence.Record, failure error) error {
+func (s *Session) keepPart(ctx context.Context, part *evidence.Record, failure error) *fault.Error {
 	f := fault.From(failure)
 	if part == nil {
 		return f
@@ -197,10 +197,14 @@ func (s *Session) CompareVersions(ctx context.Context, oldPath, newPath string, 
 		group.Go(func() error {
 			inv, _, err := s.analyzer.Inventory(both, one.path, policy(p), onSide(one.side, progress))
 			if err != nil {
-				return s.keepPart(both, inv, err)
+				return s.keepPart(both, inv, err).With("target", one.path)
 			}
-			*one.to, err = s.retain(both, inv)
-			return err
+			kept, err := s.retain(both, inv)
+			if err != nil {
+				return err
+			}
+			*one.to = named(kept, inv.Subject)
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -208,6 +212,13 @@ func (s *Session) CompareVersions(ctx context.Context, oldPath, newPath string, 
 	}
 	err := s.compareFamilies(ctx, &v)
 	return v, err
+}
+
+// named gives a retained record the display names of this call: one record stands for equal bytes under every name.
+func named(kept *evidence.Record, subject *evidence.Subject) *evidence.Record {
+	r := *kept
+	r.Subject = subject
+	return &r
 }
 
 func onSide(side Side, progress func(Side, run.Progress)) func(run.Progress) {
