@@ -161,7 +161,7 @@ func (a *app) session(h *orchestrator.Host) *session.Session {
 	return a.sessionWith(h, catalog.Builtin())
 }
 
-func (a *app) sessionWith(h *orchestrator.Host, c *catalog.Catalog) *session.Session {
+func (a *app) sessionWith(h session.Analyzer, c *catalog.Catalog) *session.Session {
 	return session.New(session.Options{Analyzer: h, Catalog: c, Provider: a.config.Analysis.Provider, Server: a.server()})
 }
 

@@ -13,6 +13,7 @@ import (
 	"rea/evidence"
 	"rea/evidence/fault"
 	"rea/orchestrator"
+	"rea/orchestrator/catalog"
 	"rea/orchestrator/report"
 	"rea/orchestrator/session"
 	"rea/providers/artifact"
@@ -221,13 +222,14 @@ opens no target and starts no container.`,
 }
 
 func (a *app) compareArtifacts(ctx context.Context, h *orchestrator.Host, args []string) (out answer, err error) {
+	analyzer := a.keeping(h)
 	var sides [2]*evidence.Record
 	for i, arg := range args {
-		if sides[i], err = readEvidence(ctx, h, arg); err != nil {
-			return answer{}, err
+		if sides[i], err = readEvidence(ctx, analyzer.Spooler(), arg); err != nil {
+			return answer{}, ofSide(sideNames[i], arg, err)
 		}
 	}
-	s := a.session(h)
+	s := a.sessionWith(analyzer, catalog.Builtin())
 	defer closing(ctx, s, &err)
 	comparison, err := s.CompareArtifacts(ctx, session.Source{Record: sides[0]}, session.Source{Record: sides[1]})
 	if err != nil {
@@ -236,7 +238,7 @@ func (a *app) compareArtifacts(ctx context.Context, h *orchestrator.Host, args [
 	return record(comparison, func(w io.Writer, style report.Style) error {
 		var inventories [2]*evidence.Record
 		for i, side := range sides {
-			if inventories[i], err = artifact.InventoryOf(ctx, side, h.Spooler()); err != nil {
+			if inventories[i], err = artifact.InventoryOf(ctx, side, analyzer.Spooler()); err != nil {
 				return err
 			}
 		}
@@ -244,8 +246,36 @@ func (a *app) compareArtifacts(ctx context.Context, h *orchestrator.Host, args [
 	}), nil
 }
 
+// sideNames are the operands of a comparison of Evidence.
+var sideNames = [2]string{"LEFT", "RIGHT"}
+
+// ofSide says which operand a failure is about.
+func ofSide(side, arg string, err error) error {
+	f := fault.From(err)
+	f.Message = fmt.Sprintf("%s (%s): %s", side, report.Printable(inputPath(arg)), f.Message)
+	return f.With("side", strings.ToLower(side))
+}
+
+// keeping returns what keeps the results of a command that opens no target: the host, or memory where the host's store
+// cannot be opened, because such a command needs nothing of the host.
+func (a *app) keeping(h *orchestrator.Host) session.Analyzer {
+	if _, err := h.Store(); err != nil {
+		return storeless{h}
+	}
+	return h
+}
+
+// storeless keeps in memory what a host keeps in its store.
+type storeless struct{ *orchestrator.Host }
+
+// Spooler implements session.Analyzer.
+func (storeless) Spooler() evidence.Spooler { return evidence.Memory{} }
+
+// Retainer implements session.Analyzer.
+func (storeless) Retainer() evidence.Retainer { return evidence.Memory{} }
+
 // readEvidence reads one record: JSON itself, or the file that holds it.
-func readEvidence(ctx context.Context, h *orchestrator.Host, arg string) (*evidence.Record, error) {
+func readEvidence(ctx context.Context, spooler evidence.Spooler, arg string) (*evidence.Record, error) {
 	var from io.Reader = strings.NewReader(arg)
 	if !strings.HasPrefix(strings.TrimSpace(arg), "{") {
 		f, err := openArgument(arg)
@@ -255,7 +285,7 @@ func readEvidence(ctx context.Context, h *orchestrator.Host, arg string) (*evide
 		defer f.Close()
 		from = f
 	}
-	r, err := evidence.ParseReader(ctx, from, h.Spooler())
+	r, err := evidence.ParseReader(ctx, from, spooler)
 	if err == nil {
 		return r, nil
 	}

@@ -43,7 +43,7 @@ func (a *app) viewCommand() *cobra.Command {
 }
 
 func (a *app) view(ctx context.Context, h *orchestrator.Host, operand, request string) (out answer, err error) {
-	r, err := readEvidence(ctx, h, operand)
+	r, err := readEvidence(ctx, h.Spooler(), operand)
 	if err != nil {
 		return answer{}, err
 	}
@@ -289,7 +289,7 @@ func readPart(ctx context.Context, h *orchestrator.Host, keep evidence.Retainer,
 	if path, ok := bundleArgument(arg); ok {
 		return session.ReadBundleFile(ctx, path, h.Spooler(), keep)
 	}
-	r, err := readEvidence(ctx, h, arg)
+	r, err := readEvidence(ctx, h.Spooler(), arg)
 	if err != nil {
 		return nil, err
 	}

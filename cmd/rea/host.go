@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rea/evidence/fault"
+	"rea/evidence/store"
 	"rea/images"
 	"rea/orchestrator"
 	"rea/orchestrator/clients"
@@ -207,37 +208,68 @@ func (a *app) gcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Bring the store of Evidence back within its budget", Args: cobra.NoArgs,
 		Long: `Gc removes what dead processes left in the store, content that no record names, and the oldest records beyond the
-budget. What a living process holds is never removed, nor anything younger than two hours.`,
+budget. What a living process holds is never removed, nor anything younger than two hours.
+
+With --verify it first reads the whole store, and removes content that is not what its digest says and the records
+that stand on it.`,
 	}
 	dry := cmd.Flags().Bool("dry-run", false, "remove nothing, and say what would go")
-	cmd.RunE = a.work(func(ctx context.Context, h *orchestrator.Host, _ []string) (answer, error) { return a.gc(ctx, h, *dry) })
+	verify := cmd.Flags().Bool("verify", false, "read the whole store too, and remove what is damaged")
+	cmd.RunE = a.work(func(ctx context.Context, h *orchestrator.Host, _ []string) (answer, error) {
+		return a.gc(ctx, h, *dry, *verify)
+	})
 	return cmd
 }
 
-func (a *app) gc(ctx context.Context, h *orchestrator.Host, dry bool) (answer, error) {
+// collected is what a collection did, or would do.
+type collected struct {
+	store.Report `json:",inline"`
+	Verification *store.Verification `json:"verification"` // null where it was not asked for
+}
+
+func (a *app) gc(ctx context.Context, h *orchestrator.Host, dry, verify bool) (answer, error) {
 	st, err := h.Store()
 	if err != nil {
 		return answer{}, err
 	}
-	r, err := st.GC(ctx, dry)
-	if err != nil {
+	var done collected
+	if verify {
+		check := st.Repair
+		if dry {
+			check = st.Verify
+		}
+		v, err := check(ctx)
+		if err != nil {
+			return answer{}, err
+		}
+		done.Verification = &v
+	}
+	if done.Report, err = st.GC(ctx, dry); err != nil {
 		return answer{}, err
 	}
-	return result(r, func(w io.Writer, _ report.Style) error {
-		lines := textLines{w: w}
-		if r.Busy {
-			lines.add("Another collection is running; nothing was done.")
-			return lines.err
+	return result(done, func(w io.Writer, _ report.Style) error { return writeCollected(w, done) }), nil
+}
+
+func writeCollected(w io.Writer, done collected) error {
+	lines := textLines{w: w}
+	did := "Removed"
+	if done.DryRun {
+		did = "Would remove"
+	}
+	if v := done.Verification; v != nil {
+		lines.add("Read %d blobs and %d records; %d of them are damaged.", v.Blobs, v.Records, len(v.Damaged))
+		for _, d := range v.Damaged {
+			lines.add("%s %s %s: %s", did, d.Kind, report.Printable(d.Name), report.Printable(d.Reason))
 		}
-		did := "Removed"
-		if r.DryRun {
-			did = "Would remove"
-		}
-		lines.add("%s %s: %d records, %d blobs, %d temporary files, %d dead leases.", did, report.Size(r.Freed), r.Records, r.Blobs, r.Temps, r.Leases)
-		lines.add("The store holds %s of at most %s; %d records are in use; %s are free on its file system.",
-			report.Size(r.After), report.Size(r.Ceiling), r.Leased, report.Size(r.Free))
+	}
+	if done.Busy {
+		lines.add("Another collection is running; nothing was collected.")
 		return lines.err
-	}), nil
+	}
+	lines.add("%s %s: %d records, %d blobs, %d temporary files, %d dead leases.", did, report.Size(done.Freed), done.Records, done.Blobs, done.Temps, done.Leases)
+	lines.add("The store holds %s of at most %s; %d records are in use; %s are free on its file system.",
+		report.Size(done.After), report.Size(done.Ceiling), done.Leased, report.Size(done.Free))
+	return lines.err
 }
 
 // versionInfo says which build this is.

@@ -112,7 +112,7 @@ func (s *Store) confirm(e *envelope, id string, l *Lease) error {
 		if info.Size() != p.Size {
 			return damaged("blob "+p.Blob, fmt.Sprintf("%d bytes long instead of %d", info.Size(), p.Size))
 		}
-		if err := touch(path); err != nil {
+		if err := s.touchBlob(p.Blob, path); err != nil {
 			return err
 		}
 	}

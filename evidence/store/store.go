@@ -86,12 +86,13 @@ func (o Options) withDefaults() Options {
 
 // Store is one store. It holds no descriptor between calls and is safe for concurrent use.
 type Store struct {
-	dir string
-	o   Options
+	dir    string
+	o      Options
+	proved proofs
 }
 
 // Open opens the store under dir and makes it if it is not there. The directory becomes private to its owner; one
-// that belongs to another user is access_denied.
+// that belongs to another user is access_denied, one that cannot be a store is configuration_invalid.
 func Open(dir string, o Options) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -116,6 +117,9 @@ func Open(dir string, o Options) (*Store, error) {
 			return nil, storage("make the store private", err)
 		}
 	}
+	if err := unix.Faccessat(unix.AT_FDCWD, filepath.Join(dir, tempDir), unix.W_OK, unix.AT_EACCESS); err != nil {
+		return nil, storage("take new content", err)
+	}
 	return &Store{dir: dir, o: o.withDefaults()}, nil
 }
 
@@ -136,7 +140,33 @@ func storage(doing string, err error) error {
 			"Give the user of rea write access to the state directory, or choose another.").
 			WithAll(fault.Details{"operation": "evidence_store", "boundary": "filesystem-write"}).Because(err)
 	}
+	for _, u := range unfit {
+		if errors.Is(err, u.errno) {
+			return fault.New(fault.ConfigurationInvalid, "The state directory cannot be used: "+u.constraint+". The Evidence store could not "+doing+".",
+				"Set "+setting+" to a directory of your own on a local disk.").
+				With("settings", []map[string]string{{"setting": setting, "constraint": u.constraint}}).Because(err)
+		}
+	}
 	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// setting is the configuration variable that names the state directory, in which the store lies.
+const setting = "REA_STATE_DIR"
+
+// unfit are the errors of the file system that say that a directory cannot hold a store. The path itself is not
+// repeated: a setting's value never is.
+var unfit = []struct {
+	errno      unix.Errno
+	constraint string
+}{
+	{unix.EROFS, "its file system is read-only"},
+	{unix.ENOTDIR, "something on the way to it, or in it, is not a directory"},
+	{unix.EEXIST, "something in it is not a directory"},
+	{unix.EISDIR, "a directory in it stands where a file should be"},
+	{unix.ENOENT, "it, or something in it, does not exist or was removed while it was used"},
+	{unix.ELOOP, "symbolic links on the way to it, or in it, lead nowhere"},
+	{unix.ENAMETOOLONG, "its path is too long"},
+	{unix.EINVAL, "its path cannot be one of a file"},
 }
 
 func (s *Store) path(kind, name string) string {
@@ -148,16 +178,13 @@ func shard(name string) string { return strings.TrimPrefix(name, "ev_")[:2] }
 
 func validDigest(s string) bool { return evidence.ValidID("ev_" + s) }
 
-// touch makes a file count as new.
-func touch(path string) error { return os.Chtimes(path, time.Time{}, time.Now()) }
-
 // damaged is the failure of content that is not what its name says.
 func damaged(what, reason string) *fault.Error {
-	return fault.New(fault.EvidenceIntegrityMismatch, fmt.Sprintf("The Evidence store holds a damaged %s: %s.", what, reason),
-		"Run the producer again. If it happens again, check the disk and delete the store; it holds nothing but results.").With("reason", reason)
+	return fault.New(fault.EvidenceIntegrityMismatch, fmt.Sprintf("The Evidence store is damaged: its %s is not what it was, %s.", what, reason),
+		"Run rea gc --verify, which removes what is damaged, and then the producer again. If it happens again, check the disk.").With("reason", reason)
 }
 
-// Blob returns stored content by its digest. It compares no content, only (on Open) the size.
+// Blob returns stored content by its digest. Opening it is what compares the content.
 func (s *Store) Blob(sha256 string) (evidence.Blob, error) {
 	if !validDigest(sha256) {
 		return nil, missing("content", sha256, nil)
@@ -192,7 +219,8 @@ type blob struct {
 func (b *blob) SHA256() string { return b.sha256 }
 func (b *blob) Size() int64    { return b.size }
 
-// Open refuses a file whose size is not the blob's.
+// Open refuses content whose size or digest is not the blob's. What this process has written or compared before, and
+// nobody has changed since, is not compared again.
 func (b *blob) Open() (io.ReadCloser, error) {
 	f, err := os.OpenFile(b.store.path(blobsDir, b.sha256), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -201,11 +229,7 @@ func (b *blob) Open() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, storage("read content", err)
 	}
-	info, err := f.Stat()
-	if err == nil && info.Size() != b.size {
-		err = damaged("blob "+b.sha256, fmt.Sprintf("%d bytes long instead of %d", info.Size(), b.size))
-	}
-	if err != nil {
+	if err := b.compare(f); err != nil {
 		f.Close()
 		return nil, storage("read content", err)
 	}

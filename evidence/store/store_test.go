@@ -247,6 +247,37 @@ func TestOpenRefusesTheStoreOfAnother(t *testing.T) {
 	}
 }
 
+// What cannot be a store says so, and names the setting. The causes are made by hand.
+func TestOpenRefusesWhatCannotBeAStore(t *testing.T) {
+	dir := t.TempDir()
+	file, link, readOnly := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "read-only")
+	for _, err := range []error{os.WriteFile(file, nil, 0o600), os.Symlink("link", link), os.Mkdir(readOnly, 0o700)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	paths := map[string]string{
+		"a file": file, "below a file": filepath.Join(file, "store"), "a link to itself": filepath.Join(link, "store"),
+		"a long name": filepath.Join(dir, strings.Repeat("n", 300)),
+	}
+	if err := syscall.Mount("tmpfs", readOnly, "tmpfs", 0, "size=64k"); err == nil {
+		defer syscall.Unmount(readOnly, syscall.MNT_DETACH)
+		must(Open(filepath.Join(readOnly, "there"), none))
+		if err := syscall.Mount("", readOnly, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+			t.Fatal(err)
+		}
+		paths["read-only"] = filepath.Join(readOnly, "store")
+		paths["read-only and there"] = filepath.Join(readOnly, "there")
+	}
+	for name, path := range paths {
+		_, err := Open(path, none)
+		f := fault.From(err)
+		if f == nil || f.Code != fault.ConfigurationInvalid || !strings.Contains(f.Action, "REA_STATE_DIR") || f.ExitCode() != fault.ExitUnusable {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestSpool(t *testing.T) {
 	s := open(t, Options{})
 	for _, size := range []int{2, maxInline, maxInline + 1, 3 << 20} {
@@ -376,7 +407,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// The check on open is of the size; the content is Verify's.
+// TestDamage truncates one blob, changes a byte of another and breaks an envelope: reading says what is damaged and what
+// to do, Verify finds all of it, producing content again replaces what is damaged, and Repair removes the rest.
 func TestDamage(t *testing.T) {
 	s := open(t, Options{})
 	short, other, fine := recordOf(t, s, "short", 100<<10), recordOf(t, s, "other", 100<<10), recordOf(t, s, "fine", 100<<10)
@@ -410,12 +442,19 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r, err := s.Record(t.Context(), short.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.WriteTo(io.Discard); code(err) != fault.EvidenceIntegrityMismatch {
-		t.Errorf("a truncated blob: %v", err)
+	for _, id := range []string{short.ID, other.ID} {
+		r, err := s.Record(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var delivered bytes.Buffer
+		_, err = r.NormalizedResult.WriteTo(&delivered)
+		if f := fault.From(err); f == nil || f.Code != fault.EvidenceIntegrityMismatch || !strings.Contains(f.Action, "rea gc --verify") {
+			t.Errorf("reading damaged content: %v", err)
+		}
+		if delivered.Len() > 0 {
+			t.Errorf("%d damaged bytes were delivered", delivered.Len())
+		}
 	}
 	if _, err := s.Record(t.Context(), broken.ID); code(err) != fault.EvidenceIntegrityMismatch {
 		t.Errorf("a broken envelope: %v", err)
@@ -435,9 +474,53 @@ func TestDamage(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Error(diff)
 	}
-	// Content of the right digest puts a damaged blob of another size right again.
-	if putRecord(t, s, recordOf(t, s, "short", 100<<10)); len(must(s.Verify(t.Context())).Damaged) != 3 {
-		t.Error("the truncated blob was not replaced")
+	// Content of the right digest puts a damaged blob right again, whatever is wrong with it.
+	for _, name := range []string{"short", "other"} {
+		r := recordOf(t, s, name, 100<<10)
+		putRecord(t, s, r)
+		if err := must(s.Record(t.Context(), r.ID)).Verify(); err != nil {
+			t.Errorf("%s, produced again: %v", name, err)
+		}
+	}
+	if v := must(s.Verify(t.Context())); len(v.Damaged) != 1 || v.Damaged[0].Name != broken.ID {
+		t.Errorf("after producing everything again: %+v", v.Damaged)
+	}
+}
+
+// Repair removes what is damaged and the records that stand on it, however young, and nothing else.
+func TestRepair(t *testing.T) {
+	s := open(t, Options{})
+	bad, fine := recordOf(t, s, "bad", 100<<10), recordOf(t, s, "fine", 100<<10)
+	for _, r := range []*evidence.Record{bad, fine} {
+		putRecord(t, s, r)
+		if err := s.PutRun(t.Context(), r.ID, []byte(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digest := must(bad.NormalizedResult.SHA256())
+	f := must(os.OpenFile(s.path(blobsDir, digest), os.O_WRONLY, 0))
+	must(f.WriteAt([]byte("y"), 50))
+	f.Close()
+
+	v, err := s.Repair(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed := map[string]bool{}
+	for _, d := range v.Damaged {
+		removed[d.Name] = d.Removed
+	}
+	if diff := cmp.Diff(map[string]bool{digest: true, bad.ID: true}, removed); diff != "" {
+		t.Error(diff)
+	}
+	if v := must(s.Verify(t.Context())); len(v.Damaged) != 0 || v.Blobs != 1 || v.Records != 1 {
+		t.Errorf("after the repair: %+v", v)
+	}
+	if _, err := s.Run(bad.ID); code(err) != fault.EvidenceIntegrityMismatch {
+		t.Errorf("the run record of what was removed: %v", err)
+	}
+	if _, err := s.Run(fine.ID); err != nil {
+		t.Error(err)
 	}
 }
 

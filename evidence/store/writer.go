@@ -81,7 +81,8 @@ func (w *Writer) Abort() {
 	w.file = nil
 }
 
-// Commit publishes the content under its digest. Content that is already there is kept and counts as new.
+// Commit publishes the content under its digest. Content that is already there is kept and counts as new; what stands
+// there under the name of this content and is something else is replaced.
 func (w *Writer) Commit() (evidence.Blob, error) {
 	defer w.Abort()
 	switch {
@@ -91,17 +92,23 @@ func (w *Writer) Commit() (evidence.Blob, error) {
 		return nil, context.Cause(w.ctx)
 	}
 	b := &blob{store: w.store, sha256: hex.EncodeToString(w.hash.Sum(nil)), size: w.size}
+	if there, err := b.Open(); err == nil { // outside of the lock: the first time it reads the content
+		there.Close()
+	}
 	unlock, err := w.store.lock(unix.LOCK_SH)
 	if err != nil {
 		return nil, storage("publish content", err)
 	}
 	defer unlock()
 	path := w.store.path(blobsDir, b.sha256)
-	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() == b.size {
-		return b, storage("publish content", touch(path))
+	if info, err := os.Lstat(path); err == nil && w.store.proved.holds(b.sha256, info) && info.Size() == b.size {
+		return b, storage("publish content", w.store.touchBlob(b.sha256, path))
 	}
 	if err := publish(w.file, path); err != nil {
 		return nil, storage("publish content", err)
+	}
+	if info, err := w.file.Stat(); err == nil {
+		w.store.proved.note(b.sha256, info) // the digest is that of what was written
 	}
 	w.file.Close()
 	w.file = nil
