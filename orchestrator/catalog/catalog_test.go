@@ -180,10 +180,10 @@ func TestIssues(t *testing.T) {
 		{OpenBinary, `{}`, []schema.Issue{{Path: []any{"path"}, Reason: schema.MissingArgument, Expected: "string"}}},
 		{OpenBinary, `{"path":"rel","extra":1}`, []schema.Issue{
 			{Path: []any{"path"}, Reason: schema.InvalidFormat, Expected: "absolute path"},
-			{Path: []any{"extra"}, Reason: schema.UnknownArgument, Expected: "one of: path, provider_id, architecture, format"}}},
+			{Path: []any{"extra"}, Reason: schema.UnknownArgument, Expected: "one of: path, provider_id, architecture, snapshot_path, format"}}},
 		{OpenBinary, `"x"`, []schema.Issue{{Path: []any{}, Reason: schema.InvalidType, Expected: "object"}}},
 		{OpenBinary, `{"path":"/a","path":"/b"}`, []schema.Issue{{Path: []any{"path"}, Reason: schema.InvalidValue, Expected: "a member that is not repeated"}}},
-		{CloseBinary, `{"overwrite":true}`, []schema.Issue{{Path: []any{"overwrite"}, Reason: schema.UnknownArgument, Expected: "no arguments"}}},
+		{CloseBinary, `{"overwrite":1}`, []schema.Issue{{Path: []any{"overwrite"}, Reason: schema.InvalidType, Expected: "boolean"}}},
 		{ExtractArtifact, `{"logical_paths":[]}`, []schema.Issue{{Path: []any{"logical_paths"}, Reason: schema.OutOfRange, Expected: "more items", Minimum: &one}}},
 		{ExtractArtifact, `{"logical_paths":["a",7]}`, []schema.Issue{{Path: []any{"logical_paths", 1}, Reason: schema.InvalidType, Expected: "string"}}},
 		{InspectArtifact, `{"detail":"short"}`, []schema.Issue{{Path: []any{"detail"}, Reason: schema.InvalidValue, Expected: "one of: complete, summary"}}},

@@ -16,6 +16,7 @@ func openBinary() *Tool {
 			may("provider_id", schema.AtMost(64, formatted(schema.ProviderID,
 				"Analysis engine to bind, or auto to let the only usable one be bound. Without it the server's setting decides."))),
 			may("architecture", oneOf("Slice of a universal file to work on.", architectures...)),
+			may("snapshot_path", formatted(schema.AbsolutePath, "Absolute path of a saved analysis to take up. Refused until an analysis engine is part of this program.")),
 			may("format", oneOf("Format of a raw image that has no recognisable bytes. Not accepted for anything else.", "dos-com")),
 		),
 		Output: result(object("The active target.", targetProperties()...)),
@@ -30,8 +31,11 @@ func closeBinary() *Tool {
 		Surface: SessionSurface,
 		Description: "Close the active target and forget every Evidence record and residual unknown of this connection, also when no target is open. " +
 			"Keep what is still needed first: export_evidence_bundle writes it to a file.",
-		Effects:  Effects{MutatesSession: true, WritesFilesystem: true, MayDiscardData: true},
-		Input:    object("Nothing."),
+		Effects: Effects{MutatesSession: true, WritesFilesystem: true, MayDiscardData: true},
+		Input: object("What to keep of the analysis.",
+			may("snapshot_path", formatted(schema.AbsolutePath, "Absolute path of a file to save the analysis to. Refused until an analysis engine is part of this program.")),
+			may("overwrite", schema.WithDefault(false, flag("Replace a file that is there."))),
+		),
 		Output:   result(nothing("Nothing is returned.")),
 		Examples: examples(`{}`),
 	}

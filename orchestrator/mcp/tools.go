@@ -97,7 +97,11 @@ func openBinary(ctx context.Context, in input) (output, error) {
 }
 
 func closeBinary(ctx context.Context, in input) (output, error) {
-	return result(nil, in.session.CloseBinary(ctx))
+	var c session.CloseInput
+	if err := decode(in.arguments, &c); err != nil {
+		return output{}, err
+	}
+	return result(nil, in.session.CloseBinaryWith(ctx, c))
 }
 
 func binarySession(ctx context.Context, in input) (output, error) {

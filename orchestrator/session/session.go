@@ -154,6 +154,7 @@ type OpenInput struct {
 	ProviderID   string `json:"provider_id"`
 	Architecture string `json:"architecture"`
 	Format       string `json:"format"`
+	SnapshotPath string `json:"snapshot_path"` // refused: no engine of this build has an analysis to save
 }
 
 // Target is what open_binary returns.
@@ -169,6 +170,9 @@ type Target struct {
 // a failed open keeps the target that was active. Retained records stay in every case.
 func (s *Session) OpenBinary(ctx context.Context, in OpenInput, progress func(run.Progress)) (Target, error) {
 	if err := s.selectProvider(in.ProviderID); err != nil {
+		return Target{}, err
+	}
+	if err := noSnapshots(catalog.OpenBinary, in.SnapshotPath); err != nil {
 		return Target{}, err
 	}
 	if err := admitTarget(catalog.OpenBinary, in.Path); err != nil {
@@ -269,6 +273,30 @@ func newRunID() string {
 	_, _ = rand.Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// noSnapshots refuses a snapshot: an analysis engine makes what one holds, and this build has none.
+func noSnapshots(operation, path string) error {
+	if path == "" {
+		return nil
+	}
+	return fault.New(fault.CapabilityUnavailable, operation+" can neither save nor take up an analysis: this build has no analysis engine.",
+		"Leave snapshot_path out; "+catalog.ExportEvidenceBundle+" keeps Evidence.").WithAll(fault.Details{
+		"provider_id": nil, "operation": operation, "reason": "no analysis engine is bound"})
+}
+
+// CloseInput is the input of close_binary.
+type CloseInput struct {
+	SnapshotPath string `json:"snapshot_path"` // refused, like that of OpenInput
+	Overwrite    bool   `json:"overwrite"`
+}
+
+// CloseBinaryWith is CloseBinary for a caller that may ask for a snapshot; a refusal leaves the session as it is.
+func (s *Session) CloseBinaryWith(ctx context.Context, in CloseInput) error {
+	if err := noSnapshots(catalog.CloseBinary, in.SnapshotPath); err != nil {
+		return err
+	}
+	return s.CloseBinary(ctx)
 }
 
 // CloseBinary waits for the session's work, closes the active target and forgets every record and unknown, also when no

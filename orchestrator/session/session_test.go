@@ -106,6 +106,7 @@ func TestOpenRefusals(t *testing.T) {
 		{"other bundle", session.OpenInput{Path: mkdir("x.kext")}, fault.UnsupportedTarget, nil},
 		{"unknown provider", session.OpenInput{Path: regular, ProviderID: "beta"}, fault.CapabilityUnavailable,
 			fault.Details{"selection_reason": "unknown_provider", "requested_provider_id": "beta"}},
+		{"snapshot", session.OpenInput{Path: regular, SnapshotPath: "/s"}, fault.CapabilityUnavailable, fault.Details{"operation": "open_binary"}},
 		{"no such slice", session.OpenInput{Path: regular, Architecture: "arm64"}, fault.InvalidRequest, nil},
 		{"format of a known target", session.OpenInput{Path: regular, Format: "dos-com"}, fault.InvalidRequest, nil},
 	} {
@@ -194,6 +195,11 @@ func TestRetention(t *testing.T) {
 	}
 	_, err := s.InspectArtifact(ctx, session.InspectInput{}, nil)
 	wantCode(t, err, fault.TargetUnavailable)
+	// A close that asks for a snapshot is refused and closes nothing.
+	wantCode(t, s.CloseBinaryWith(ctx, session.CloseInput{SnapshotPath: "/s"}), fault.CapabilityUnavailable)
+	if got := bundleOf(t, s); !strings.Contains(got, r.ID) {
+		t.Errorf("a refused close cleared the session: %s", got)
+	}
 }
 
 func TestBundleFilters(t *testing.T) {
