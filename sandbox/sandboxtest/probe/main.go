@@ -210,11 +210,11 @@ func allocate(bytes int) {
 	for i := 0; i < len(block); i += os.Getpagesize() {
 		block[i] = 1
 	}
-	kept = block
+	kept = append(kept, block)
 }
 
 // kept holds what was allocated, so that it stays.
-var kept []byte
+var kept [][]byte
 
 // fork starts children until there are n or the system refuses, and says how many it started.
 func fork(n int, kind string) (int, error) {
