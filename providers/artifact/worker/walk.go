@@ -289,20 +289,26 @@ func (m *member) sound(c *container) {
 	if !m.read || m.format != artifact.FormatFile || string(m.end[:4]) != "PK\x05\x06" || m.end[20] != 0 || m.end[21] != 0 {
 		return
 	}
-	var src *source
-	switch {
-	case m.section != nil:
-		src = &source{ReaderAt: m.section, size: m.content.Size}
-	case m.spooled != nil:
-		src = m.spooled
-	case m.content.Size <= int64(len(m.head)):
-		src = headSource(m)
-	default:
+	src := m.atHand()
+	if src == nil {
 		return
 	}
 	if _, err := zip.Open(src, src.size); err == nil {
 		m.format = artifact.FormatZip
 	}
+}
+
+// atHand gives the bytes of a member that was read, to be read at random; nil where that would mean to unpack it again.
+func (m *member) atHand() *source {
+	switch {
+	case m.section != nil:
+		return &source{ReaderAt: m.section, size: m.content.Size}
+	case m.spooled != nil:
+		return m.spooled
+	case m.content.Size <= int64(len(m.head)):
+		return headSource(m)
+	}
+	return nil
 }
 
 // mismatch applies the policy to declared digests.
@@ -420,6 +426,10 @@ func (c *container) enter(m *member, ref artifact.Ref) error {
 	if readerOf(format) == nil {
 		if format.Container() {
 			w.closedKind[format] = true
+		} else if format.Executable() || bytes.HasPrefix(m.head, []byte("#!")) {
+			if text := carries(m.atHand(), format); text != "" {
+				w.graph.AddLimitation(ref, text)
+			}
 		}
 		return nil
 	}

@@ -268,6 +268,12 @@ func (w *walk) members(f *target.File, companion *os.File, name string) error {
 		return nil
 	}
 	if readerOf(content) == nil {
+		if text := carries(src, content); text != "" {
+			c.note(text)
+		}
+		if isVolume(name) {
+			c.partial(oneOfSeveral)
+		}
 		return w.alone(content)
 	}
 	if companion != nil {
@@ -284,6 +290,9 @@ func (w *walk) members(f *target.File, companion *os.File, name string) error {
 	case errors.As(err, &h):
 		c.note(h.String())
 		w.meet(h)
+		return nil
+	case isVolume(name) && w.graph != nil && closedError(w.ctx, err) != "":
+		c.partial(oneOfSeveral + " It cannot be read alone: " + reason(err) + ".")
 		return nil
 	}
 	return readError(w.operation, rootPath, err)

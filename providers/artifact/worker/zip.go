@@ -22,7 +22,7 @@ import (
 func readZip(c *container) error {
 	a, err := zip.Open(c.src, c.src.size)
 	if err != nil {
-		return err
+		return c.firstVolume(err)
 	}
 	z := &zipReader{c: c, a: a}
 	err = c.each(z.members())
@@ -34,6 +34,17 @@ func readZip(c *container) error {
 		return err
 	}
 	return z.describe()
+}
+
+// firstVolume makes the error of an archive without directory a limitation, where the archive says by its first bytes that
+// it is split: its directory is in the last volume.
+func (c *container) firstVolume(err error) error {
+	var mark [4]byte
+	if n, _ := c.src.ReadAt(mark[:], 0); n < len(mark) || string(mark[:]) != "PK\x07\x08" || !errors.Is(err, zip.ErrFormat) {
+		return err
+	}
+	c.partial("It is the first volume of a split archive, whose directory is in the last one; its members were not read.")
+	return nil
 }
 
 // zipReader keeps what is needed of a zip archive while its members are read.
@@ -87,6 +98,8 @@ func (z *zipReader) member(e *zip.Entry) *member {
 		m.kind, m.linkData = artifact.EntrySymlink, true
 	}
 	switch {
+	case err != nil && z.a.Volumes > 1 && uint32(e.Volume) != z.a.Volumes-1:
+		m.problem = fmt.Sprintf("Its data begins in volume %d of %d; this is the last one.", e.Volume+1, z.a.Volumes)
 	case err != nil:
 		m.problem = "Its data cannot be found: " + reason(err) + "."
 	case d.Disagreement != "":
@@ -197,6 +210,9 @@ func (z *zipReader) describe() error {
 	if len(a.Comment) > 0 {
 		sum := sha256.Sum256(a.Comment)
 		c.comment = &sum
+	}
+	if a.Volumes > 1 {
+		c.note(fmt.Sprintf("Its end record says that it is the last of %d volumes.", a.Volumes))
 	}
 	if a.Ambiguous {
 		c.note("More than one end record leads to a directory; the last one was read, and other programs may see other members.")

@@ -72,6 +72,7 @@ type Archive struct {
 	Records   int64  // where the end records begin: zip64 records if present, else the end record
 	End       int64  // first byte behind the end record and its comment
 	Zip64     bool
+	Volumes   uint32 // of a split archive, whose last volume this is; 1 for every other
 	Comment   []byte
 	Ambiguous bool // another end record further ahead is plausible too: other programs may see other members
 }
@@ -142,8 +143,12 @@ func candidate(r io.ReaderAt, size int64, b []byte, pos int64) *Archive {
 	}
 	a := &Archive{
 		r: r, size: size, Records: pos, End: pos + endSize + int64(comment),
-		Count:  uint64(le.Uint16(b[10:])),
-		Length: int64(le.Uint32(b[12:])),
+		Count:   uint64(le.Uint16(b[10:])),
+		Length:  int64(le.Uint32(b[12:])),
+		Volumes: 1,
+	}
+	if disk := le.Uint16(b[4:]); disk != 0xffff {
+		a.Volumes += uint32(disk)
 	}
 	offset := int64(le.Uint32(b[16:]))
 	if a.Count == 0xffff || a.Length == 0xffffffff || offset == 0xffffffff {
@@ -220,6 +225,7 @@ type Entry struct {
 	Size           uint64
 	Offset         uint64 // of the local header, as recorded
 	Attributes     uint32 // external
+	Volume         uint16 // of a split archive, in which the local header is; the first one is 0
 	Comment        int    // length of the entry's comment
 }
 
@@ -300,6 +306,7 @@ func (e *Entry) parse(br *bufio.Reader) (int, error) {
 		Size:           uint64(le.Uint32(b[24:])),
 		Offset:         uint64(le.Uint32(b[42:])),
 		Attributes:     le.Uint32(b[38:]),
+		Volume:         le.Uint16(b[34:]),
 		Comment:        comment,
 	}
 	e.widen(b[centralSize+name : centralSize+name+extra])
