@@ -252,6 +252,7 @@ func (h *Host) assemble(ctx context.Context) (*machine, error) {
 	}
 	m.runner = run.New(run.Options{
 		Runtime: driver, Class: h.config.Runtime, Owner: owner, WorkerSHA256: workerSHA256, Concurrent: h.config.Concurrent,
+		Ceiling:  cgroup.Detect().Ceiling,
 		Image:    func(_ context.Context, name string) (sandbox.Image, error) { return h.image(driver, name) },
 		Create:   func(ctx context.Context) (volume.Sink, error) { return st.Create(ctx) },
 		HostFull: func(err error) bool { return errors.Is(err, cgroup.ErrCeiling) },

@@ -36,6 +36,16 @@ type Needs struct {
 	Seccomp        string        // name of a profile of package sandbox
 	Deadline       time.Duration // whole run
 	Idle           time.Duration // longest silence of the worker
+	Least          Least
+}
+
+// Least is how little a run may be given on a host that cannot give it all of its Needs. A zero field is not lowered.
+type Least struct {
+	Memory        int64 // bytes for the program itself
+	EvidenceBytes int64
+	ScratchBytes  int64 // of each scratch
+	// PerTargetByte is how much evidence and scratch, above the least, a target file is worth for each of its bytes.
+	PerTargetByte int64
 }
 
 // Operation is one thing that a provider can be asked for.

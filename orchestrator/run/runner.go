@@ -53,6 +53,9 @@ type Options struct {
 	WorkerSHA256 string
 	// Concurrent is how many runs this process has under way at once; 0 means 1.
 	Concurrent int
+	// Ceiling is the memory in bytes that all runs of this host share; 0 where it is not known. A run that would not leave
+	// room for the others of Concurrent is given less than its provider's Needs (see fit).
+	Ceiling int64
 	// HostFull reports whether an error of Create says that the host-wide ceiling has no room just now; such a run
 	// waits. Nil means never.
 	HostFull func(error) bool

@@ -37,6 +37,14 @@ const (
 	needInodes = 256 << 10
 	// needScratch holds one nested container that is too large for memory while it is expanded.
 	needScratch = 512 << 20
+	// leastMemory is the worker with its windows and a graph of some 200,000 entries.
+	leastMemory = 256 << 20
+	// leastEvidence and leastScratch hold the result for 50,000 entries, and the members of most packages.
+	leastEvidence = 64 << 20
+	leastScratch  = 64 << 20
+	// needPerByte is far above what packages unpack to, and what their entries make of a result: an entry of a zip
+	// archive has some 150 bytes there and 1.3 kB in the result.
+	needPerByte = 32
 	// needDeadline is what reading and unpacking the largest guarded input takes on a slow disk.
 	needDeadline = 30 * time.Minute
 	// needIdle is far above the worker's longest step between two reports: one read of a slow disk, or the sorting and
@@ -49,6 +57,7 @@ func needs() providers.Needs {
 		Memory: needMemory, CPU: needCPU, PIDs: needPIDs, EvidenceBytes: needEvidence, EvidenceInodes: needInodes,
 		Scratch: []sandbox.Tmpfs{{Destination: sandbox.ScratchPath, Bytes: needScratch, Inodes: 1024}},
 		Seccomp: sandbox.SeccompStatic, Deadline: needDeadline, Idle: needIdle,
+		Least: providers.Least{Memory: leastMemory, EvidenceBytes: leastEvidence, ScratchBytes: leastScratch, PerTargetByte: needPerByte},
 	}
 }
 
