@@ -113,7 +113,10 @@ func bury(state, id string, now func() time.Time) (_ *Dead, err error) {
 		}
 		return nil, err
 	}
-	if d.Record, err = record(d.dir); err != nil {
+	if d.Record, err = record(d.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, d.finishRemoval()
+	}
+	if err != nil {
 		return nil, err
 	}
 	if d.Machine != machine() {
@@ -121,6 +124,16 @@ func bury(state, id string, now func() time.Time) (_ *Dead, err error) {
 		return nil, nil
 	}
 	return d, d.load()
+}
+
+// finishRemoval removes what is left of an owner whose removal was cut off by the remover's death: the record, which
+// goes after the journal, is gone, and so there is nothing that anybody would have to sweep.
+func (d *Dead) finishRemoval() error {
+	defer d.Close()
+	if _, err := os.Lstat(filepath.Join(d.dir, journalName)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.New("it has a journal and no record")
+	}
+	return removeOwner(d.dir, d.runs)
 }
 
 // unborn removes an owner directory without a lock file: its maker died before it could journal anything. One that is

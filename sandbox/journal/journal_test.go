@@ -512,6 +512,37 @@ func TestHalfMadeOwner(t *testing.T) {
 	}
 }
 
+// TestCutRemovalIsFinished takes away what the removal of a finished owner takes away, in its order and up to each
+// point, as a sweeper leaves it that is killed there. The next sweep finishes it.
+func TestCutRemovalIsFinished(t *testing.T) {
+	for removed := range []string{journalName, ownerName, ""} {
+		state := t.TempDir()
+		own := openOwner(t, state)
+		abandon(own)
+		must(t, os.Remove(own.runs))
+		for _, name := range []string{journalName, ownerName}[:removed] {
+			must(t, os.Remove(filepath.Join(own.dir, name)))
+		}
+		for _, d := range dead(t, state) {
+			must(t, d.Finish())
+		}
+		if _, err := os.Lstat(own.dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%d files removed before the cut: the owner is still there: %v", removed, err)
+		}
+	}
+	// A journal without a record is another matter: nobody knows whose it is.
+	state := t.TempDir()
+	own := openOwner(t, state)
+	abandon(own)
+	must(t, os.Remove(filepath.Join(own.dir, ownerName)))
+	if _, err := DeadOwners(t.Context(), state); err == nil {
+		t.Error("a journal without a record was passed over")
+	}
+	if _, err := os.Lstat(filepath.Join(own.dir, journalName)); err != nil {
+		t.Error("a journal without a record was removed")
+	}
+}
+
 // TestHoldSeesAReplacedFile is the race of lock-then-unlink: the file that was opened is not the one at the path.
 func TestHoldSeesAReplacedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
