@@ -24,7 +24,14 @@ func FuzzInventory(f *testing.F) {
 	f.Add("a.tgz", storedGzip(append(tarFile("a", "a"), tarEnd...)))
 	f.Add("a.gz", append(storedGzip([]byte("x")), "tail"...))
 	f.Add("fat", fatMachO(machO(7, 1), machO(12, 2))[:8600])
-	for _, name := range []string{"bzip2", "xz", "zstd"} {
+	f.Add("a.deb", append([]byte("!<arch>\n"), arMember("debian-binary", "2.0\n", 4)...))
+	f.Add("a.cpio", bytes.Join([][]byte{newc("a", 0o100644, 2, 0, 0, ""), newc("b", 0o100644, 2, 1, 'x', "x"), newc("l", 0o120777, 1, 1, 'a', "a"), newc("TRAILER!!!", 0, 1, 0, 0, "")}, nil))
+	f.Add("a.cpio.gz", storedGzip(append(newc("a", 0o100644, 1, 1, 'x', "x"), newc("TRAILER!!!", 0, 1, 0, 0, "")...)))
+	f.Add("a.crx", newZip("Cr24\x03\x00\x00\x00\x02\x00\x00\x00xx", false).file("manifest.json", "{}").bytes())
+	f.Add("a.7z", sevenHeader([]byte("data"), []byte("\x01\x04\x06\x00\x01\x09\x04\x00\x07\x0b\x01\x00\x01\x01\x00\x0c\x04\x00\x00\x05\x01\x11\x05\x00x\x00\x00\x00\x00\x00")))
+	f.Add("a.cab", cabinet(1, []cabFile{{"a", 4, 0, 0}, {"b", 1, 2, 0}}, append([]byte("CK"), deflated([]byte("data"))...), 4))
+	f.Add("a.pkg", xarArchive("<xar><toc>"+xarFile("d", "directory", xarFile("x", "file", xarData(0, 4, 4, "sha1", "00")))+"</toc></xar>", "data"))
+	for _, name := range []string{"bzip2", "xz", "zstd", "lzma"} {
 		if path, err := exec.LookPath(name); err == nil {
 			cmd := exec.Command(path, "-c")
 			cmd.Stdin = strings.NewReader(string(tarFile("a", "a")) + string(tarEnd))

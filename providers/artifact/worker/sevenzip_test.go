@@ -125,7 +125,13 @@ func TestSevenZipDetails(t *testing.T) {
 	if !r.one(t, "a.txt").Executable || r.one(t, "dir/b.txt").Executable {
 		t.Error("modes differ")
 	}
-	if g := r.Containers[0].Regions; len(g) != 1 || g[0].Role != artifact.RegionTail || g[0].SHA256 != sha([]byte("behind")) {
+	var g []artifact.Region
+	for _, c := range r.Containers {
+		if c.OccurrenceID == r.one(t, ".").OccurrenceID {
+			g = c.Regions
+		}
+	}
+	if len(g) != 1 || g[0].Role != artifact.RegionTail || g[0].SHA256 != sha([]byte("behind")) {
 		t.Errorf("%+v", g)
 	}
 

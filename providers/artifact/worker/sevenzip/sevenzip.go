@@ -252,7 +252,7 @@ func (a *Archive) read(r io.ReaderAt, size int64, b []byte, decode Decode) error
 		if err != nil {
 			return err
 		}
-		if b, err = io.ReadAll(unpacked); err != nil { // as many bytes as were declared, which is bounded
+		if b, err = io.ReadAll(unpacked); err != nil { //nolint:forbidigo // no more than Size bytes, which is below maxHeader
 			return err
 		}
 		if f.CRC != nil && crc32.ChecksumIEEE(b) != *f.CRC {
