@@ -94,7 +94,7 @@ func (t *table) measure(ctx context.Context, inventory *evidence.Record, i int) 
 	defer r.Close()
 	return newScan(ctx, r, rule{}).eachNode(func(n node) {
 		if _, ok := slices.BinarySearchFunc(wanted, n.id, func(a, b sum) int { return bytes.Compare(a[:], b[:]) }); ok {
-			t.sizes[i] = append(t.sizes[i], size{n.id, n.size, n.format})
+			t.sizes[i] = append(t.sizes[i], size(n))
 		}
 	})
 }

@@ -181,7 +181,7 @@ func (w *walk) file(c call, root, companion *os.File, name string) (volume.Targe
 	if err != nil {
 		return volume.TargetSeen{}, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // opened for reading; Check says whether it changed
 	w.rootBytes = f.Info.Size
 	if w.extract != nil { // the first walk has seen to the digest
 		return volume.TargetSeen{}, errors.Join(w.members(f, companion, name), f.Check())

@@ -442,7 +442,7 @@ func TestEngine(t *testing.T) {
 		must(t, err)
 		c, err := r.collect(done)
 		must(t, err)
-		want := `{"ok":true,"reports":[{"do":"orphan","count":0,"text":"channels held: 0"}]}`
+		want := `{"ok":true,"reports":[{"count":0,"do":"orphan","text":"channels held: 0"}]}`
 		if got := c.Files[volume.ResultName].(*blob).String(); got != want {
 			t.Errorf("result %s, want %s", got, want)
 		}
