@@ -43,6 +43,11 @@ if [ "$want_tests" = yes ]; then
 	missing bzip2 bzip2
 	missing openssl openssl
 	missing setfattr attr
+	missing mksquashfs squashfs-tools
+	missing genisoimage genisoimage
+	missing xorriso xorriso
+	missing gsf libgsf-bin
+	missing wixl wixl
 fi
 
 if [ -n "$packages" ]; then

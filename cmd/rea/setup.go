@@ -195,10 +195,10 @@ func didWhat(style report.Style, c clients.Change, planned bool) string {
 	if planned {
 		word = words[c.Action][0]
 	}
-	switch {
-	case c.Action == clients.Skip:
+	switch c.Action {
+	case clients.Skip:
 		return style.Bad(word)
-	case c.Action == clients.None:
+	case clients.None:
 		return word
 	}
 	return style.Good(word)

@@ -103,14 +103,14 @@ func (s snapshot) replace(text []byte, now time.Time) (backup string, err error)
 	if err != nil {
 		return "", refused(dir, "cannot be opened", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // it was only looked through
 	staged := "." + base + ".rea-" + randomName()
 	if err := s.write(root, staged, text); err != nil {
 		return "", err
 	}
 	defer func() {
 		if err != nil {
-			root.Remove(staged)
+			_ = root.Remove(staged)
 		}
 	}()
 	if err := s.editable(); err != nil {
@@ -124,7 +124,7 @@ func (s snapshot) replace(text []byte, now time.Time) (backup string, err error)
 		if err != nil {
 			return "", refused(s.path, "cannot be written", err)
 		}
-		root.Remove(staged)
+		_ = root.Remove(staged)
 		syncDir(root)
 		return "", nil
 	}
@@ -133,11 +133,11 @@ func (s snapshot) replace(text []byte, now time.Time) (backup string, err error)
 		return "", err
 	}
 	if err := s.unchanged(root, base); err != nil {
-		root.Remove(name)
+		_ = root.Remove(name)
 		return "", err
 	}
 	if err := root.Rename(staged, base); err != nil {
-		root.Remove(name)
+		_ = root.Remove(name)
 		return "", refused(s.path, "cannot be written", err)
 	}
 	syncDir(root)
@@ -166,7 +166,7 @@ func (s snapshot) write(root *os.Root, name string, text []byte) (err error) {
 			err = refused(at, "cannot be written", cerr)
 		}
 		if err != nil {
-			root.Remove(name)
+			_ = root.Remove(name)
 		}
 	}()
 	if _, err := f.Write(text); err != nil {

@@ -3,6 +3,7 @@ package clients
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -337,6 +338,20 @@ func TestChangedMeanwhile(t *testing.T) {
 		}
 		requireFiles(t, filepath.Dir(path), 1)
 	})
+}
+
+// A broken file is named with its line, and without anything of what it holds.
+func TestBrokenFileIsLocated(t *testing.T) {
+	for id, text := range map[string]string{"cursor": "{\n\"token\": \"SECRET\",\n\"a\" 1}", "codex": "[a]\nb = 1\ntoken SECRET\n", "vscode": "{ // x\n/* y */\n\"SECRET\": ]}"} {
+		u := home(t)
+		put(t, u, id, text)
+		_, err := PlanSetup(u, program, []string{id})
+		raw, jerr := json.Marshal(fault.From(err).Project())
+		must(t, jerr)
+		if !bytes.Contains(raw, []byte("(line 3)")) || bytes.Contains(raw, []byte("SECRET")) {
+			t.Errorf("%s: %s", id, raw)
+		}
+	}
 }
 
 // The end of the context ends the edits.

@@ -1,12 +1,17 @@
 package clients
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/pelletier/go-toml/v2"
 
 	"rea/evidence/fault"
 )
@@ -128,9 +133,26 @@ func (c Client) parse(s snapshot) (document, error) {
 		d.json, err = parseJSON(s.text, c.Comments)
 	}
 	if err != nil {
-		return d, unusable(s.path, "is not valid "+strings.ToUpper(string(c.Format)), "Correct the file in an editor, and repeat the command.").Because(err)
+		return d, unusable(s.path, "is not valid "+strings.ToUpper(string(c.Format))+atLine(err, s.text), "Correct the file in an editor, and repeat the command.").Because(err)
 	}
 	return d, nil
+}
+
+// atLine tells the line of a syntax error, where the reader knows it. What stands there may be a secret and is not told.
+func atLine(err error, text []byte) string {
+	var j *jsontext.SyntacticError
+	var t *toml.DecodeError
+	line := 0
+	switch {
+	case errors.As(err, &j):
+		line = 1 + bytes.Count(text[:min(int(j.ByteOffset), len(text))], []byte("\n"))
+	case errors.As(err, &t):
+		line, _ = t.Position()
+	}
+	if line == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (line %d)", line)
 }
 
 // entry is the entry of rea as JSON.

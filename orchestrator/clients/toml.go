@@ -27,7 +27,7 @@ type expression struct {
 
 // maxNesting bounds what can nest in a document, lists, tables and parts of keys: the library reads it by recursion, at
 // about 1 KiB of stack a level, and a program whose stack is exhausted cannot be saved.
-const maxNesting = 1 << 16
+const maxNesting = 1 << 14
 
 // parseTOML reads a document.
 func parseTOML(text []byte) (*tomlText, error) {

@@ -34,8 +34,6 @@ const (
 	pieceSize     = 64 << 10
 	// maxPiece bounds a compressed piece: one that grew by being compressed is stored as it is.
 	maxPiece = pieceSize + 1<<10
-	// maxInline bounds what an attribute holds; a B-tree node is smaller.
-	maxInline = maxNode
 )
 
 // decmpfs reads the attribute of a compressed file.

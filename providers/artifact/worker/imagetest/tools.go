@@ -2,7 +2,7 @@ package imagetest
 
 import (
 	"os"
-	"os/exec"
+	"os/exec" //nolint:depguard // runs the programs that tests compare with; no program imports this package
 	"path/filepath"
 	"strings"
 	"testing"
