@@ -36,14 +36,18 @@ type Dead struct {
 	journal   *os.File
 	book      *ledger
 	held      map[uint64]bool // unconfirmed, looked for and not found, still within Grace
+	state     string          // id of the state directory
+	damage    string          // of the journal, "" for none
+	keep      bool            // see Keep
 	now       func() time.Time
 }
 
 // DeadOwners returns the owners of this machine whose lock is free, each locked by us. Owners of another machine are
-// left alone, and so is one that somebody else is sweeping. An owner whose journal cannot be read is left alone too
-// and reported in the error, beside the others.
+// left alone, and so is one that somebody else is sweeping. Of a damaged journal the readable lines stand, and Damage
+// says that there is more to look for. An owner whose files cannot be read at all is left alone and reported in the
+// error, beside the others.
 func DeadOwners(ctx context.Context, state string) ([]*Dead, error) {
-	dir, _, err := prepare(ctx, state)
+	dir, stateID, err := prepare(ctx, state)
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +66,7 @@ func DeadOwners(ctx context.Context, state string) ([]*Dead, error) {
 		case err != nil:
 			problems = append(problems, failed("read the journal of owner "+id, err))
 		case d != nil:
+			d.state = stateID
 			dead = append(dead, d)
 		}
 	}
@@ -130,10 +135,16 @@ func bury(state, id string, now func() time.Time) (_ *Dead, err error) {
 // goes after the journal, is gone, and so there is nothing that anybody would have to sweep.
 func (d *Dead) finishRemoval() error {
 	defer d.Close()
-	if _, err := os.Lstat(filepath.Join(d.dir, journalName)); !errors.Is(err, fs.ErrNotExist) {
+	if !d.lacksJournal() {
 		return errors.New("it has a journal and no record")
 	}
 	return removeOwner(d.dir, d.runs)
+}
+
+// lacksJournal reports whether the journal is not there.
+func (d *Dead) lacksJournal() bool {
+	_, err := os.Lstat(filepath.Join(d.dir, journalName))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // unborn removes an owner directory without a lock file: its maker died before it could journal anything. One that is
@@ -153,7 +164,10 @@ func (d *Dead) load() error {
 	if err != nil {
 		return err
 	}
-	d.book = book
+	d.book, d.damage = book, book.damage
+	if _, err := os.Lstat(d.runs); err == nil && d.lacksJournal() { // a remover takes the run directories first
+		d.damage = "its journal is missing"
+	}
 	if d.journal, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return err
 	}
@@ -188,6 +202,35 @@ func record(dir string) (Record, error) {
 
 // ID is the dead owner's id.
 func (d *Dead) ID() string { return d.Owner }
+
+// StateID is the id of the state directory, the value of the state label.
+func (d *Dead) StateID() string { return d.state }
+
+// Damage says what of the owner's journal cannot be read, "" for nothing. What the lost lines named must be looked for
+// on the host, and written down with Adopt.
+func (d *Dead) Damage() string { return d.damage }
+
+// Adopt writes down a resource that was found on the host and is this owner's, as if the owner had made and confirmed
+// it. One that is listed already is not listed again.
+func (d *Dead) Adopt(run, kind, name string, detail map[string]string) error {
+	for _, e := range d.book.live {
+		if e.Run == run && e.Kind == kind && e.Name == name {
+			return nil
+		}
+	}
+	n := line{Op: opMake, Seq: d.book.next + 1, Run: run, Kind: kind, Name: name, Detail: detail, At: d.now().UTC()}
+	err := d.append(n)
+	if err == nil {
+		err = d.append(line{Op: opConfirm, Seq: n.Seq})
+	}
+	if err != nil {
+		return failed("write the journal of a dead owner", err)
+	}
+	return nil
+}
+
+// Keep lets the owner's files stay after Finish: something could not be looked for, and a later sweep does it.
+func (d *Dead) Keep() { d.keep = true }
 
 // RunsDir is the directory that holds the dead owner's run directories. A path of the journal that does not lie below
 // it must not be unmounted or removed.
@@ -229,7 +272,7 @@ func (d *Dead) Finish() error {
 	if left := d.Entries(); len(left) > 0 {
 		return remain(left)
 	}
-	if len(d.held) > 0 {
+	if len(d.held) > 0 || d.keep {
 		return nil
 	}
 	return removeOwner(d.dir, d.runs)

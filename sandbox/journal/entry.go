@@ -58,6 +58,15 @@ type ledger struct {
 	live  []Entry
 	died  time.Time // when the owner was first found dead, zero if never
 	whole int64     // bytes up to and including the last complete line
+
+	damage string // what is wrong with the first complete line that says nothing, "" for a sound journal
+}
+
+// lose notes a line that says nothing.
+func (l *ledger) lose(number int, err error) {
+	if l.damage == "" {
+		l.damage = fmt.Sprintf("line %d of its journal is damaged: %v", number, err)
+	}
 }
 
 // apply brings the ledger up to date with one line.
@@ -114,8 +123,8 @@ func (l *ledger) entries(keep func(Entry) bool) []Entry {
 }
 
 // read parses a journal. A last line without its end is what a crash in mid-write leaves: nothing was made for it
-// yet, so it is passed over. A journal that does not exist is empty. Any other damage is an error, because a lost
-// line may be a resource that nobody would sweep.
+// yet, so it is passed over. Any other damage is noted and the readable lines stand: a lost line may be a resource that
+// only a look at the host finds. A journal that does not exist is empty.
 func read(path string) (*ledger, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,19 +142,33 @@ func parse(r io.Reader) (*ledger, error) {
 	lines := bufio.NewReaderSize(r, maxLine)
 	for number := 1; ; number++ {
 		text, err := lines.ReadSlice('\n')
-		if errors.Is(err, io.EOF) {
+		length := int64(len(text))
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			text, err = lines.ReadSlice('\n')
+			length += int64(len(text))
+		}
+		switch {
+		case errors.Is(err, io.EOF):
 			return l, nil
+		case err != nil:
+			return nil, err
+		case tooLong:
+			l.lose(number, fmt.Errorf("it has more than %d bytes", maxLine))
+		default:
+			if err := l.take(text); err != nil {
+				l.lose(number, err)
+			}
 		}
-		var n line
-		if err == nil {
-			err = json.Unmarshal(text, &n, json.RejectUnknownMembers(true))
-		}
-		if err == nil {
-			err = l.apply(n)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("journal line %d: %w", number, err)
-		}
-		l.whole += int64(len(text))
+		l.whole += length
 	}
+}
+
+// take applies the text of one line.
+func (l *ledger) take(text []byte) error {
+	var n line
+	if err := json.Unmarshal(text, &n, json.RejectUnknownMembers(true)); err != nil {
+		return err
+	}
+	return l.apply(n)
 }

@@ -18,7 +18,7 @@ type Info struct {
 	Alive   bool    // its lock is held: by itself, or by a sweep at this moment
 	Foreign bool    // it belongs to another machine; Alive says nothing then
 	Entries []Entry // live entries
-	Problem string  // why Record or Entries could not be read, "" otherwise
+	Problem string  // why Record or Entries could not be read, or not all of them, "" otherwise
 }
 
 // Owners lists the owners of a state directory and changes nothing. A state directory that does not exist has none.
@@ -60,6 +60,9 @@ func describe(state, id string) (info Info, there bool) {
 	info.Record, info.Owner = r, id
 	info.Foreign = err == nil && r.Machine != machine()
 	if readErr == nil {
+		if info.Problem == "" {
+			info.Problem = book.damage
+		}
 		info.Entries = book.entries(nil)
 	}
 	return info, true

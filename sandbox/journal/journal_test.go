@@ -358,43 +358,70 @@ func TestSweepGoesOnAfterATornLine(t *testing.T) {
 	}
 }
 
-func TestDamageIsNotSwept(t *testing.T) {
+// TestDamagedJournalIsSwept damages a journal that lists one resource: the resource is still listed, the damage is
+// told, what is found on the host can be added, and the sweep comes to an end.
+func TestDamagedJournalIsSwept(t *testing.T) {
+	const sound = `{"op":"make","seq":1,"run":"r","kind":"k","name":"sound"}` + "\n"
 	for name, text := range map[string]string{
-		"not JSON":             "make a\n",
-		"an unknown member":    `{"op":"gone","seq":1,"x":1}` + "\n",
-		"an unknown operation": `{"op":"make","seq":1}` + "\n" + `{"op":"burn","seq":1}` + "\n",
-		"out of order":         `{"op":"make","seq":2}` + "\n" + `{"op":"make","seq":1}` + "\n",
-		"never made":           `{"op":"gone","seq":7}` + "\n",
-		"a line without end":   strings.Repeat("x", maxLine+1) + "\n",
+		"not JSON":             "make a\n" + sound,
+		"an unknown member":    sound + `{"op":"gone","seq":1,"x":1}` + "\n",
+		"an unknown operation": sound + `{"op":"burn","seq":1}` + "\n",
+		"out of order":         sound + `{"op":"make","seq":1,"name":"b"}` + "\n",
+		"never made":           `{"op":"gone","seq":7}` + "\n" + sound,
+		"a line too long":      strings.Repeat("x", 3*maxLine) + "\n" + sound,
+		"zeros and a torn end": sound + strings.Repeat("\x00", 100) + "\n" + `{"op":"ma`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := t.TempDir()
 			own := openOwner(t, state)
 			abandon(own)
-			path := filepath.Join(own.dir, journalName)
-			must(t, os.WriteFile(path, []byte(text), 0o600))
-			healthy := openOwner(t, state)
-			abandon(healthy)
-
-			found, err := DeadOwners(t.Context(), state)
-			if err == nil {
-				t.Error("no error")
-			}
-			if len(found) != 1 || found[0].ID() != healthy.ID() {
-				t.Errorf("found %v", found)
-			}
-			for _, d := range found {
-				must(t, d.Finish())
-			}
-			if kept, err := os.ReadFile(path); err != nil || string(kept) != text {
-				t.Error("the damaged journal was changed")
-			}
+			must(t, os.WriteFile(filepath.Join(own.dir, journalName), []byte(text), 0o600))
 			infos, err := Owners(state)
 			must(t, err)
-			if len(infos) != 1 || infos[0].Problem == "" {
+			if len(infos) != 1 || infos[0].Problem == "" || len(infos[0].Entries) != 1 {
 				t.Errorf("listed: %+v", infos)
 			}
+
+			d := dead(t, state)[0]
+			if diff := cmp.Diff([]string{"sound"}, names(d.Entries())); diff != "" || d.Damage() == "" || d.StateID() != own.StateID() {
+				t.Errorf("%s; damage %q, state %s", diff, d.Damage(), d.StateID())
+			}
+			for range 2 {
+				must(t, d.Adopt("r", "k", "found", nil))
+			}
+			d.Keep()
+			d.Close()
+			d = dead(t, state)[0] // what was adopted is in the journal
+			if diff := cmp.Diff([]string{"sound", "found"}, names(d.Entries())); diff != "" {
+				t.Error(diff)
+			}
+			d.now = func() time.Time { return time.Now().Add(2 * Grace) }
+			for _, e := range d.Entries() {
+				must(t, d.Gone(e))
+			}
+			must(t, d.Finish())
+			if left := dead(t, state); len(left) != 0 {
+				t.Errorf("%d owners are left", len(left))
+			}
 		})
+	}
+}
+
+// A missing journal does not keep an owner from being swept, and is told.
+func TestMissingJournalIsSwept(t *testing.T) {
+	state := t.TempDir()
+	own := openOwner(t, state)
+	abandon(own)
+	must(t, os.Remove(filepath.Join(own.dir, journalName)))
+	d := dead(t, state)[0]
+	if d.ID() != own.ID() || d.Damage() == "" {
+		t.Errorf("owner %q, damage %q", d.ID(), d.Damage())
+	}
+	d.Keep()
+	must(t, d.Finish())
+	must(t, dead(t, state)[0].Finish())
+	if left := dead(t, state); len(left) != 0 {
+		t.Errorf("%d owners are left", len(left))
 	}
 }
 
