@@ -19,6 +19,7 @@ type Swept struct {
 	Remains []sandbox.Resource `json:"remains"`
 	Reason  string             `json:"reason"` // why something remains, "" otherwise
 	Held    int                `json:"held"`   // creates whose answer was never seen: looked for again later
+	Damage  string             `json:"damage"` // what of its journal could not be read, "" otherwise: the host itself was searched too
 }
 
 // Sweep finishes what dead processes left, and only that: an owner whose lock is held is alive and is not touched.
@@ -38,7 +39,13 @@ func (h *Host) Sweep(ctx context.Context) ([]Swept, error) {
 }
 
 func sweepOwner(ctx context.Context, d *journal.Dead, drivers []sandbox.Runtime) Swept {
-	s := Swept{Owner: d.ID(), Made: []sandbox.Resource{}, Remains: []sandbox.Resource{}}
+	s := Swept{Owner: d.ID(), Made: []sandbox.Resource{}, Remains: []sandbox.Resource{}, Damage: d.Damage()}
+	if s.Damage != "" {
+		if err := salvage(ctx, d, drivers); err != nil {
+			d.Keep() // a later sweep looks again
+			s.Reason = fault.From(err).Message
+		}
+	}
 	for _, driver := range drivers {
 		receipt, err := driver.Sweep(ctx, d)
 		s.Made = append(s.Made, receipt.Made...)

@@ -121,20 +121,26 @@ func writeOwners(w io.Writer, style report.Style, list []owner) error {
 
 func (a *app) sweep(ctx context.Context, h *orchestrator.Host, _ []string) (answer, error) {
 	swept, err := h.Sweep(ctx)
-	if err != nil {
+	if len(swept) == 0 && err != nil {
 		return answer{}, err
 	}
 	if swept == nil {
 		swept = []orchestrator.Swept{}
 	}
-	out := result(map[string]any{"swept": swept}, func(w io.Writer, style report.Style) error { return writeSwept(w, style, swept) })
-	if slices.ContainsFunc(swept, func(s orchestrator.Swept) bool { return len(s.Remains) > 0 }) {
+	problem := "" // what kept an owner from being swept; what was swept beside it is told all the same
+	if err != nil {
+		problem = fault.From(err).Message
+	}
+	out := result(map[string]any{"swept": swept, "problem": problem}, func(w io.Writer, style report.Style) error {
+		return writeSwept(w, style, swept, problem)
+	})
+	if problem != "" || slices.ContainsFunc(swept, func(s orchestrator.Swept) bool { return len(s.Remains) > 0 }) {
 		out.code = fault.ExitNotDone
 	}
 	return out, nil
 }
 
-func writeSwept(w io.Writer, style report.Style, swept []orchestrator.Swept) error {
+func writeSwept(w io.Writer, style report.Style, swept []orchestrator.Swept, problem string) error {
 	lines := textLines{w: w}
 	if len(swept) == 0 {
 		lines.add("Dead processes left nothing.")
@@ -144,12 +150,18 @@ func writeSwept(w io.Writer, style report.Style, swept []orchestrator.Swept) err
 		for _, r := range s.Remains {
 			lines.add("    %s %-18s %s", style.Bad("remains"), report.Printable(r.Kind), report.Printable(r.Name))
 		}
+		if s.Damage != "" {
+			lines.add("    %s; this host was searched for what it may have named", report.Printable(s.Damage))
+		}
 		if s.Reason != "" {
 			lines.add("    %s", report.Printable(s.Reason))
 		}
 		if s.Held > 0 {
 			lines.add("    %d creates were never answered; they are looked for again for ten minutes", s.Held)
 		}
+	}
+	if problem != "" {
+		lines.add("%s", style.Bad(report.Printable(problem)))
 	}
 	return lines.err
 }

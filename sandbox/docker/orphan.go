@@ -3,6 +3,10 @@ package docker
 import (
 	"context"
 	"errors"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
 
 	"rea/sandbox"
 	"rea/sandbox/journal"
@@ -28,4 +32,21 @@ func (d *Driver) End(ctx context.Context, owner string, entries []journal.Entry)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// Labelled returns the runs of one owner of a state directory whose containers the engine holds, with the containers'
+// names: for an owner whose journal is damaged. A container whose labels do not name a run is not one of ours.
+func (d *Driver) Labelled(ctx context.Context, owner, state string) (map[string]string, error) {
+	list, err := d.cli.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
+		filters.Arg("label", sandbox.LabelOwner+"="+owner), filters.Arg("label", sandbox.LabelState+"="+state))})
+	if err != nil {
+		return nil, d.failed(ctx, err, "look for the containers of a dead process")
+	}
+	names := map[string]string{}
+	for _, c := range list {
+		if run := c.Labels[sandbox.LabelRun]; sandbox.ValidID(run) && len(c.Names) > 0 {
+			names[run] = strings.TrimPrefix(c.Names[0], "/")
+		}
+	}
+	return names, nil
 }

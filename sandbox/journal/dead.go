@@ -128,6 +128,7 @@ func bury(state, id string, now func() time.Time) (_ *Dead, err error) {
 		d.Close()
 		return nil, nil
 	}
+	d.Owner = id // labels and directories carry this one, whatever the record says
 	return d, d.load()
 }
 

@@ -131,6 +131,12 @@ func (r removal) removeCgroup(ctx context.Context, path string) error {
 	return group.Delete(ctx)
 }
 
+// Made reports whether a run's directory is one that this driver fills.
+func Made(dir string) bool {
+	_, err := os.Lstat(rundir(dir).bundle())
+	return err == nil
+}
+
 // remove removes a run directory. It goes down only into directories that nothing is ever mounted in; a mount that
 // could not be undone, or anything else unexpected, makes it fail and is left alone.
 func (d rundir) remove() error {

@@ -8,22 +8,31 @@ import (
 
 // nested counts the mounts below dst that this process sees.
 func nested(dst string) (int, error) {
+	list, err := Below(dst)
+	return len(list), err
+}
+
+// Below lists the mounts below a directory that this process sees, in the order in which they were made.
+func Below(dir string) ([]string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer f.Close()
-	n := 0
+	var list []string
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20) // overlay mounts have long lines
 	for lines.Scan() {
 		const point = 4 // field 5 of proc_pid_mountinfo(5)
 		fields := strings.Fields(lines.Text())
-		if len(fields) > point && strings.HasPrefix(unescape(fields[point]), dst+"/") {
-			n++
+		if len(fields) <= point {
+			continue
+		}
+		if at := unescape(fields[point]); strings.HasPrefix(at, dir+"/") {
+			list = append(list, at)
 		}
 	}
-	return n, lines.Err()
+	return list, lines.Err()
 }
 
 // unescape undoes the octal escapes of proc_pid_mountinfo(5): \040 for a space, and likewise tab, newline, backslash.
