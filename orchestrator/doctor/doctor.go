@@ -26,6 +26,7 @@ import (
 	"rea/orchestrator/session"
 	"rea/sandbox"
 	"rea/sandbox/cgroup"
+	"rea/sandbox/journal"
 )
 
 // Status is what a check found.
@@ -90,6 +91,7 @@ func Examine(ctx context.Context, h *orchestrator.Host, o Options) (Report, erro
 		return r, err
 	}
 	r.store(ctx, h)
+	r.stateDirectory(h)
 	r.leftovers(h)
 	r.registrations(o.Registrations)
 	if o.Target != "" {
@@ -306,6 +308,28 @@ func (r *Report) store(ctx context.Context, h *orchestrator.Host) {
 		h.StateDir(), report.Size(usage.Before), report.Size(usage.Ceiling), report.Size(usage.Free))})
 }
 
+// leastSpace is what a run keeps at the least beside its image: the result of a large archive, written once and kept
+// once. What runs need in memory is no matter of this directory.
+const leastSpace = 128 << 20
+
+// stateDirectory checks what every run asks of the state directory before it begins.
+func (r *Report) stateDirectory(h *orchestrator.Host) {
+	c := Check{Name: "state directory", Status: OK, Detail: h.StateDir()}
+	need := int64(leastSpace)
+	for _, i := range r.Images {
+		need += i.Size
+	}
+	if err := journal.Usable(h.StateDir()); err != nil {
+		f := fault.From(err)
+		c.Status, c.Detail, c.Cost, c.Remedy = Failed, f.Message, "Every run would be refused.", f.Action
+	} else if r.Store != nil && r.Store.Free < need {
+		c.Status, c.Detail = Warning, fmt.Sprintf("%s: %s free on its file system", h.StateDir(), report.Size(r.Store.Free))
+		c.Cost = fmt.Sprintf("An image and a large result take %s: runs may end for lack of space.", report.Size(need))
+		c.Remedy = "Free some space there, run rea gc, or set " + journal.Setting + " to a directory on another file system."
+	}
+	r.add(c)
+}
+
 // leftovers tells what dead processes left.
 func (r *Report) leftovers(h *orchestrator.Host) {
 	owners, err := h.Owners()
@@ -315,11 +339,19 @@ func (r *Report) leftovers(h *orchestrator.Host) {
 		return
 	}
 	dead, things := 0, 0
+	damaged := []string{}
 	for _, o := range owners {
+		if o.Problem != "" && !o.Foreign {
+			damaged = append(damaged, o.Owner)
+		}
 		if !o.Alive && !o.Foreign && len(o.Entries) > 0 {
 			dead++
 			things += len(o.Entries)
 		}
+	}
+	if len(damaged) > 0 {
+		r.add(Check{Name: "journals", Status: Warning, Detail: "damaged: " + strings.Join(damaged, ", "),
+			Cost: "What the damaged lines named may be left on this host.", Remedy: "Run rea sandbox sweep, which searches the host for it; rea sandbox list says what is damaged."})
 	}
 	if dead == 0 {
 		r.add(Check{Name: "leftovers", Status: OK, Detail: "nothing of dead processes"})

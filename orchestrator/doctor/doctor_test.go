@@ -3,15 +3,19 @@ package doctor
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"rea/evidence/fault"
 	"rea/orchestrator"
 	"rea/orchestrator/report"
 	"rea/sandbox"
+	"rea/sandbox/journal"
 )
 
 // The order is that of the projects' own tags: candidates before their release, and a distribution's additions do not
@@ -193,5 +197,64 @@ func TestDescribe(t *testing.T) {
 	got := describe(sandbox.Facts{Driver: orchestrator.DriverDocker, EngineVersion: "1.2.3", Runtimes: map[string]string{"runc": "1.1", "crun": ""}, Rootless: true})
 	if want := "engine 1.2.3; runtimes: crun, runc 1.1; rootless"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A state directory that every run would refuse is found before a run is: modes and owners are set by hand here, and
+// the small file system is a tmpfs of a known size.
+func TestStateDirectory(t *testing.T) {
+	examineState := func(dir string) Check {
+		return examine(t, orchestrator.Config{Driver: orchestrator.DriverDocker, EngineHost: "unix:///nonexistent.sock", StateDir: dir}, "").check("state directory")
+	}
+	for mode, want := range map[os.FileMode]Status{0o700: OK, 0o755: OK, 0o777: Failed, 0o777 | os.ModeSticky: Failed, 0o770: Failed} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		if c := examineState(dir); c.Status != want || want == Failed && !strings.Contains(c.Remedy, "REA_STATE_DIR") {
+			t.Errorf("mode %v: %+v, want %s", mode, c, want)
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory away and mount")
+	}
+	foreign := t.TempDir()
+	if err := os.Chown(foreign, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if c := examineState(foreign); c.Status != Failed {
+		t.Errorf("another user's: %+v", c)
+	}
+	small := t.TempDir()
+	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=8m,mode=0700"); err != nil {
+		t.Skip("no right to mount: ", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(small, unix.MNT_DETACH) })
+	if c := examineState(small); c.Status != Warning || c.Cost == "" {
+		t.Errorf("8 MiB: %+v", c)
+	}
+	if err := unix.Mount("", small, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if c := examineState(small); c.Status != Failed || !strings.Contains(c.Detail, "read-only") {
+		t.Errorf("read-only: %+v", c)
+	}
+}
+
+// A damaged journal is a warning that names its owner.
+func TestDamagedJournal(t *testing.T) {
+	state := t.TempDir()
+	own, err := journal.Open(context.Background(), state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	path := filepath.Join(state, "owners", own.ID(), "journal.ndjson")
+	if err := os.WriteFile(path, []byte("no line of a journal\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := examine(t, orchestrator.Config{Driver: orchestrator.DriverDocker, EngineHost: "unix:///nonexistent.sock", StateDir: state}, "")
+	if c := r.check("journals"); c.Status != Warning || !strings.Contains(c.Detail, own.ID()) {
+		t.Errorf("%+v", c)
 	}
 }

@@ -91,6 +91,28 @@ func prepare(ctx context.Context, state string) (dir, id string, err error) {
 	return dir, id, err
 }
 
+// Usable reports why a state directory that exists cannot be used, with the error that Open would give, nil where it
+// can. It writes nothing.
+func Usable(state string) error {
+	elsewhere := "Set " + Setting + " to a directory of your own on a local disk."
+	dir, err := filepath.EvalSymlinks(state)
+	if err != nil {
+		return unusable("it cannot be resolved", elsewhere).Because(err)
+	}
+	if err := check(dir); err != nil {
+		return err
+	}
+	switch err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); {
+	case errors.Is(err, unix.EROFS):
+		return unusable("its file system is read-only", elsewhere).Because(err)
+	case errors.Is(err, unix.ENOTDIR):
+		return unusable("it is not a directory", elsewhere).Because(err)
+	case err != nil:
+		return unusable("it cannot be written to", elsewhere).Because(err)
+	}
+	return nil
+}
+
 // check refuses a directory whose locks prove nothing, and one that somebody else could put a journal into: a
 // sweep removes what a journal names, with the rights of whoever sweeps.
 func check(dir string) error {
