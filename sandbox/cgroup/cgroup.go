@@ -283,7 +283,9 @@ const (
 // quota is the processor time of a period, in microseconds.
 func quota(cores float64) int64 { return max(int64(math.Round(cores*cpuPeriod)), minQuota) }
 
-// settings is the table of a run's limits.
+// settings is the table of a run's limits. There is no memory.oom.group: slices and v1 groups cannot have it, so a run
+// would end otherwise on each kind of host, and the worker that outlives its child's excess can still seal what it has.
+// An OOM kill is seen in the counters, and Kill ends what is left.
 func (t tree) settings(l Limits) []setting {
 	period, quota := strconv.Itoa(cpuPeriod), strconv.FormatInt(quota(l.CPU), 10)
 	s := append(t.memorySettings(l.Memory), setting{t.home("pids"), "pids.max", strconv.FormatInt(l.PIDs, 10), false})
@@ -291,12 +293,7 @@ func (t tree) settings(l Limits) []setting {
 		return append(s, setting{t.home("cpu"), "cpu.cfs_period_us", period, false},
 			setting{t.home("cpu"), "cpu.cfs_quota_us", quota, false})
 	}
-	s = append(s, setting{t.unified, "cpu.max", quota + " " + period, false})
-	if t.manager == Cgroupfs {
-		// All of a run dies of one process's excess: half a run has no meaning. A slice cannot have it.
-		s = append(s, setting{t.unified, "memory.oom.group", "1", false})
-	}
-	return s
+	return append(s, setting{t.unified, "cpu.max", quota + " " + period, false})
 }
 
 // Open finds a group by its path, as PathOf gives it for either manager. A group that exists in no hierarchy is an

@@ -17,8 +17,7 @@ import (
 
 // On a v2 host that runs systemd all groups are systemd's, and a run gets a slice: a unit that only holds other units.
 // Its limits are properties of the unit, because systemd sets the kernel's files back to them whenever a container
-// starts in it; a directory or a value of our own making would not last. So there is no memory.oom.group on a slice,
-// which has no such property: one process of a run may die of the run's excess and leave others, and Kill ends those.
+// starts in it; a directory or a value of our own making would not last.
 //
 // A dash in a slice's name is a level: rea-<run>.slice lies in rea.slice, which has the host-wide ceiling.
 // The library's own way to make a slice (cgroup2.NewSystemd) is not used: it cannot forbid swap, takes an existing

@@ -411,7 +411,8 @@ func TestOrdinaryCounters(t *testing.T) {
 			t.Fatal(err)
 		}
 		u, err := r.Usage(ctx)
-		if err != nil || u.OOMKills == nil || *u.OOMKills < 1 || u.MemoryPeak == nil || *u.MemoryPeak > s.Limits.Memory || *u.MemoryPeak < s.Limits.Memory*9/10 {
+		// A few pages go beyond a limit where the kernel may not fail (cgroup-v2.rst, "memory.max").
+		if err != nil || u.OOMKills == nil || *u.OOMKills < 1 || u.MemoryPeak == nil || *u.MemoryPeak > s.Limits.Memory+1<<20 || *u.MemoryPeak < s.Limits.Memory*9/10 {
 			t.Errorf("memory peak %d of %d, %d kills, %v", *u.MemoryPeak, s.Limits.Memory, *u.OOMKills, err)
 		}
 		if u.CPU == nil || *u.CPU <= 0 || u.PIDsRefused == nil || !*u.PIDsRefused {

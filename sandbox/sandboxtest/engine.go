@@ -44,6 +44,9 @@ func NewEngine(t testing.TB, prefix []string, args ...string) *Engine {
 	if err := os.Chmod(dir, 0o711); err != nil { // a remapped engine's containers pass through it
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "daemon.json"), []byte("{}"), 0o600); err != nil { // and not the host's own
+		t.Fatal(err)
+	}
 	p := &Engine{t: t, dir: dir, socket: filepath.Join(dir, "sock"), args: args, prefix: prefix}
 	t.Cleanup(func() {
 		p.Stop(syscall.SIGTERM)
@@ -63,7 +66,7 @@ func (p *Engine) Start() {
 	p.t.Helper()
 	// A killed engine takes its containerd along; where nobody reaps that, the next engine takes it for alive.
 	_ = os.Remove(p.dir + "/exec/containerd/containerd.pid")
-	line := slices.Concat(p.prefix, []string{"dockerd", "--data-root", p.dir + "/data", "--exec-root", p.dir + "/exec", "-p", p.dir + "/pid",
+	line := slices.Concat(p.prefix, []string{"dockerd", "--config-file", p.dir + "/daemon.json", "--data-root", p.dir + "/data", "--exec-root", p.dir + "/exec", "-p", p.dir + "/pid",
 		"-H", "unix://" + p.socket, "--bridge=none", "--iptables=false", "--ip-masq=false", "--log-level=info"}, p.args)
 	p.cmd = exec.Command(line[0], line[1:]...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -29,6 +30,8 @@ import (
 const source = "sandbox/sandboxtest/guest"
 
 func main() {
+	// The emulator dies with the thread that started it, which must then be one that stays: the first.
+	runtime.LockOSThread()
 	short := flag.Bool("short", false, "run one conformance subset on each driver only")
 	cache := flag.String("cache", ".cache/guest", "directory that keeps the machine")
 	payload := flag.String("payload", "", "directory with a script named run, instead of the sandbox's tests")
