@@ -113,9 +113,11 @@ func sweep(t *testing.T, d *Driver, state string) {
 	}
 }
 
-// TestEngineElsewhere uses an engine in a mount namespace of its own: it binds what it sees at our paths.
+// TestEngineElsewhere uses an engine in a mount namespace of its own: it binds what it sees at our paths. It must not
+// find the host's containerd, which would look for the images in the host's namespace.
 func TestEngineElsewhere(t *testing.T) {
-	p := newEngineFor(t, []string{"unshare", "--mount", "--propagation", "private"})
+	const hide = `[ ! -d /run/containerd ] || mount -t tmpfs none /run/containerd; exec "$@"`
+	p := newEngineFor(t, []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", hide, "sh"})
 	b := sandboxtest.NewBench(t, harness(p.driver(Options{}), false))
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o644); err != nil {
