@@ -32,10 +32,14 @@ func main() {
 // below 128 MiB while it checks and compares inventories of a million entries. It is a goal, not a limit.
 const memoryGoal = 96 << 20
 
-// limitMemory sets the goal unless GOMEMLIMIT has set another.
+// collectAt lets the heap grow to five times what lives before it is collected, while it is below the goal.
+const collectAt = 400
+
+// limitMemory sets both, unless GOMEMLIMIT has set a goal of its user's.
 func limitMemory() {
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(memoryGoal)
+		debug.SetGCPercent(collectAt)
 	}
 }
 

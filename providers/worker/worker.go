@@ -124,11 +124,16 @@ func or(s, otherwise string) string {
 	return s
 }
 
+// collectAt lets the heap grow to five times what lives before it is collected: a run is short, and the memory limit
+// bounds what that costs.
+const collectAt = 400
+
 func (w *Process) begin() error {
 	if w.settings.memory > 0 {
 		// An eighth is left for what the Go runtime does not count: stacks of the kernel, page tables, the program's
 		// own pages.
 		debug.SetMemoryLimit(w.settings.memory - w.settings.memory/8)
+		debug.SetGCPercent(collectAt)
 	}
 	if err := pin(w.settings.unpinned); err != nil {
 		return err

@@ -153,39 +153,75 @@ func (z *zipReader) decode(m *member, e zip.Entry, d zip.Data) (io.ReadCloser, e
 	return openMethod(e, raw)
 }
 
-// inflater decodes deflated data and notices bytes behind the stream's end.
+// inflater decodes deflated data and notices bytes behind the stream's end. Most members are small: those are read in one
+// piece, out of which the decoder is faster.
 type inflater struct {
-	m   *member
-	raw *io.SectionReader
-	in  *bufio.Reader
-	dec io.ReadCloser
+	m     *member
+	raw   *io.SectionReader
+	in    *bufio.Reader
+	piece *bytes.Reader // nil while in is read
+	dec   io.ReadCloser // of in or of piece
+
+	stream, small io.ReadCloser
+	bytes         bytes.Reader
+	buf           []byte
 }
 
+// inflateInput is how much compressed data is read at once.
+const inflateInput = 64 << 10
+
 var inflaters = sync.Pool{New: func() any {
-	const input = 64 << 10
-	in := bufio.NewReaderSize(nil, input)
-	return &inflater{in: in, dec: flate.NewReader(in)}
+	f := &inflater{in: bufio.NewReaderSize(nil, inflateInput), buf: make([]byte, inflateInput)}
+	f.stream, f.small = flate.NewReader(f.in), flate.NewReader(&f.bytes)
+	return f
 }}
 
 func newInflater(m *member, raw *io.SectionReader) *inflater {
 	f := inflaters.Get().(*inflater)
 	f.m, f.raw = m, raw
+	if f.fetch() {
+		f.piece, f.dec = &f.bytes, f.small
+		_ = f.dec.(flate.Resetter).Reset(f.piece, nil) // cannot fail without a dictionary
+		return f
+	}
 	f.in.Reset(raw)
-	_ = f.dec.(flate.Resetter).Reset(f.in, nil) // cannot fail without a dictionary
+	f.piece, f.dec = nil, f.stream
+	_ = f.dec.(flate.Resetter).Reset(f.in, nil)
 	return f
+}
+
+// fetch reads a small member in one piece. Where that fails, reading it as a stream says why.
+func (f *inflater) fetch() bool {
+	if f.raw.Size() > inflateInput {
+		return false
+	}
+	data := f.buf[:f.raw.Size()]
+	if n, _ := f.raw.ReadAt(data, 0); n < len(data) {
+		return false
+	}
+	f.bytes.Reset(data)
+	return true
 }
 
 // Read implements io.Reader.
 func (f *inflater) Read(p []byte) (int, error) {
 	n, err := f.dec.Read(p)
 	if err == io.EOF && f.m != nil {
-		position, _ := f.raw.Seek(0, io.SeekCurrent)
-		if left := f.raw.Size() - position + int64(f.in.Buffered()); left > 0 {
+		if left := f.left(); left > 0 {
 			f.m.notes = append(f.m.notes, fmt.Sprintf("%d bytes stand behind the end of its compressed data.", left))
 		}
 		f.m = nil
 	}
 	return n, err
+}
+
+// left is how many bytes the decoder did not take.
+func (f *inflater) left() int64 {
+	if f.piece != nil {
+		return int64(f.piece.Len())
+	}
+	position, _ := f.raw.Seek(0, io.SeekCurrent)
+	return f.raw.Size() - position + int64(f.in.Buffered())
 }
 
 // Close gives the decoder back.
